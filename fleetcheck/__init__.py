@@ -1,0 +1,45 @@
+"""fleetcheck audits a whole fleet of GPU hosts over SSH, without touching them.
+
+In: an inventory of hosts. Out: a :class:`fleetcheck.run.Run`, the record of one audit::
+
+    import fleetcheck
+
+    inventory = fleetcheck.load("inventory.yaml")
+    run = fleetcheck.audit(inventory)
+    print(run.summary.ok, "of", run.summary.hosts)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fleetcheck.inventory.model import Inventory
+    from fleetcheck.remote.settings import Settings
+    from fleetcheck.run import Run
+
+__version__ = "0.1.0"
+__all__ = ["audit", "load"]
+
+
+def load(source: str | Path | None = None) -> Inventory:
+    """Load an inventory: a file, a folder, or names. Raises InputError with every problem at once."""
+    from fleetcheck.inventory.load import load as load_inventory  # noqa: PLC0415  heavy, and the CLI starts here
+
+    return load_inventory(source)
+
+
+def audit(inventory: Inventory, hosts: Sequence[str] = (), *, settings: Settings | None = None) -> Run:
+    """Audit the hosts that match (no patterns: all) and return the record. For events: :mod:`fleetcheck.audit`."""
+    from fleetcheck.audit import audit as audit_events  # noqa: PLC0415
+    from fleetcheck.inventory.selection import select  # noqa: PLC0415
+    from fleetcheck.judge import Policy  # noqa: PLC0415
+    from fleetcheck.run import Finished  # noqa: PLC0415
+
+    targets = select(inventory, hosts)
+    events = audit_events(targets, inventory=inventory.source, policy=Policy.of(inventory), settings=settings)
+    run = [event.run for event in events if isinstance(event, Finished)]
+    return run[0]

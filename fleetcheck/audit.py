@@ -1,0 +1,62 @@
+"""The live audit: reach the hosts, judge what comes back. The same pipeline as a replay, fed by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from datetime import datetime
+
+from fleetcheck.agent.evidence import Evidence
+from fleetcheck.inventory.model import Target
+from fleetcheck.judge import Policy, new_run, pipeline, resting
+from fleetcheck.remote import engine
+from fleetcheck.remote.reach import Reach
+from fleetcheck.remote.settings import Settings
+from fleetcheck.run import Event, RunInfo
+
+Observer = Callable[[Evidence], None]
+
+
+def audit(
+    targets: Sequence[Target],
+    *,
+    inventory: str = "",
+    policy: Policy | None = None,
+    settings: Settings | None = None,
+    executor: Executor | None = None,
+    info: RunInfo | None = None,
+    on_evidence: Observer | None = None,
+) -> Iterator[Event]:
+    """Audit ``targets`` and yield events; the last is Finished with the run.
+
+    ``on_evidence`` is called with the raw evidence of each host before it is judged (a recording is such an
+    observer). Hosts under maintenance are not touched and appear as ``skipped``.
+    """
+    policy = policy or Policy()
+    settings = settings or Settings()
+    info = info or new_run(inventory)
+    rest = resting(targets, policy, datetime.fromisoformat(info.started).date())
+    return pipeline(targets, _looks(targets, rest, settings, executor, on_evidence), info, policy)
+
+
+def _looks(
+    targets: Sequence[Target],
+    rest: dict[str, Evidence],
+    settings: Settings,
+    executor: Executor | None,
+    on_evidence: Observer | None,
+) -> Iterator[tuple[Target, Evidence]]:
+    for look in _live(targets, rest, settings, executor):
+        if on_evidence is not None:
+            on_evidence(look[1])
+        yield look
+
+
+def _live(
+    targets: Sequence[Target], rest: dict[str, Evidence], settings: Settings, executor: Executor | None
+) -> Iterator[tuple[Target, Evidence]]:
+    for target in targets:
+        if target.name in rest:
+            yield target, rest[target.name]
+    awake = [target for target in targets if target.name not in rest]
+    yield from engine.run(awake, Reach(settings), settings=settings, executor=executor)

@@ -1,0 +1,105 @@
+"""The words of an inventory, validated: targets, environments to look at, expectations, policy."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+Discovery = Literal["running", "usual"]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Model(BaseModel):
+    """A frozen record that refuses keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+
+class Expect(Model):
+    """What a host, or one of its environments, should look like. An absent key expects nothing.
+
+    ``driver``, ``flashinfer``, ``sglang``, ``vllm``, ``torch_cuda``, ``nvcc`` and ``venv_python`` are PEP 440
+    ranges (``>=580.95.05``, ``==0.6.18``, or a bare version); ``files`` maps a path to its sha256.
+    """
+
+    gpus: Annotated[int, Field(ge=0, le=64)] | None = None
+    gpu_name: Text | None = None
+    compute_capability: Annotated[str, StringConstraints(pattern=r"^\d{1,2}\.\d$")] | None = None
+    driver: Text | None = None
+    csrc_dir: Text | None = None
+    flashinfer: Text | None = None
+    sglang: Text | None = None
+    vllm: Text | None = None
+    torch_cuda: Text | None = None
+    nvcc: Text | None = None
+    allreduce_fusion: Literal["any", "required", "forbidden"] | None = None
+    link: Text | None = None
+    venv_python: Text | None = None
+    files: dict[str, Sha256] | None = None
+
+    def merged(self, nearer: Expect) -> Expect:
+        """Return these expectations with every key that ``nearer`` sets taken from it."""
+        return self.model_copy(update=nearer.model_dump(exclude_none=True))
+
+
+class VenvItem(Model):
+    """One entry of ``venvs:``: a path or a glob on the host, with expectations of its own."""
+
+    path: Annotated[str, StringConstraints(pattern=r"^[/~]", min_length=1)]
+    expect: Expect = Expect()
+
+    @property
+    def is_glob(self) -> bool:
+        """True where the path names several environments (``/opt/venvs/*``)."""
+        return any(mark in self.path for mark in "*?[")
+
+
+class Target(Model):
+    """One host, resolved: how to reach it, what to look at, what to expect. Pickles.
+
+    ``None`` in a connection key means that the user's ssh config decides. ``sysroot`` puts the host's
+    ``/proc``, ``/sys``, tools and environments under a folder, so that a mounted image or a container's
+    root can be audited; tests and the demo use it.
+    """
+
+    name: Text
+    address: Text | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    user: Text | None = None
+    identity_file: Text | None = None
+    known_hosts: Text | None = None
+    proxy_jump: Text | None = None
+    sudo: bool = False
+    sysroot: str = ""
+    groups: tuple[str, ...] = ()
+    venvs: tuple[VenvItem | Discovery, ...] = ("running", "usual")
+    expect: Expect = Expect()
+
+
+class Waiver(Model):
+    """A finding that is accepted, with the reason and the last day on which it is."""
+
+    rule: Text
+    hosts: Text
+    reason: Text
+    until: date
+
+
+class Maintenance(Model):
+    """Hosts to leave alone, with the reason and the last day of it."""
+
+    hosts: Text
+    reason: Text
+    until: date
+
+
+class Inventory(Model):
+    """A whole inventory, resolved. ``source`` is where it came from, as the user named it."""
+
+    source: str
+    targets: tuple[Target, ...]
+    waivers: tuple[Waiver, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()

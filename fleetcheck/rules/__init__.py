@@ -1,0 +1,4 @@
+"""Judge facts.
+
+In: :class:`fleetcheck.facts.records.HostFacts` and expectations. Out: :class:`fleetcheck.rules.finding.Finding`.
+"""
