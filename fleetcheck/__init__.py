@@ -4,14 +4,16 @@ In: an inventory of hosts. Out: a :class:`fleetcheck.run.Run`, the record of one
 
     import fleetcheck
 
-    inventory = fleetcheck.load("inventory.yaml")
-    run = fleetcheck.audit(inventory)
+    inventory = fleetcheck.load_inventory("inventory.yaml")
+    run = fleetcheck.audit_hosts(inventory)
     print(run.summary.ok, "of", run.summary.hosts)
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from fleetcheck.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,25 +23,24 @@ if TYPE_CHECKING:
     from fleetcheck.remote.settings import Settings
     from fleetcheck.run import Run
 
-__version__ = "0.1.0"
-__all__ = ["audit", "load"]
+__all__ = ["__version__", "audit_hosts", "load_inventory"]
 
 
-def load(source: str | Path | None = None) -> Inventory:
+def load_inventory(source: str | Path | None = None) -> Inventory:
     """Load an inventory: a file, a folder, or names. Raises InputError with every problem at once."""
-    from fleetcheck.inventory.load import load as load_inventory  # noqa: PLC0415  heavy, and the CLI starts here
+    from fleetcheck.inventory.load import load  # noqa: PLC0415  heavy, and the CLI starts here
 
-    return load_inventory(source)
+    return load(source)
 
 
-def audit(inventory: Inventory, hosts: Sequence[str] = (), *, settings: Settings | None = None) -> Run:
+def audit_hosts(inventory: Inventory, hosts: Sequence[str] = (), *, settings: Settings | None = None) -> Run:
     """Audit the hosts that match (no patterns: all) and return the record. For events: :mod:`fleetcheck.audit`."""
-    from fleetcheck.audit import audit as audit_events  # noqa: PLC0415
+    from fleetcheck.audit import audit  # noqa: PLC0415
     from fleetcheck.inventory.selection import select  # noqa: PLC0415
     from fleetcheck.judge import Policy  # noqa: PLC0415
     from fleetcheck.run import Finished  # noqa: PLC0415
 
     targets = select(inventory, hosts)
-    events = audit_events(targets, inventory=inventory.source, policy=Policy.of(inventory), settings=settings)
+    events = audit(targets, inventory=inventory.source, policy=Policy.of(inventory), settings=settings)
     run = [event.run for event in events if isinstance(event, Finished)]
     return run[0]

@@ -14,7 +14,6 @@ from datetime import UTC, date, datetime
 
 from pydantic import TypeAdapter
 
-from fleetcheck import __version__
 from fleetcheck.agent.evidence import Evidence
 from fleetcheck.facts.host import host_facts
 from fleetcheck.facts.records import HostFacts
@@ -33,6 +32,7 @@ from fleetcheck.run import (
     Verdict,
     summarise,
 )
+from fleetcheck.version import __version__
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # without it, logging's last resort prints tracebacks on stderr

@@ -5,6 +5,7 @@ JSON lines, gzip-compressed where the name ends in ``.gz``; the shapes stand in 
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -73,7 +74,9 @@ class Writer:
     def abandon(self) -> None:
         """Remove the draft; ``path`` stays as it was. Harmless after :meth:`end`."""
         if self._stream is not None:
-            self._stream = None
+            stream, self._stream = self._stream, None
+            with contextlib.suppress(OSError):  # a full disk again: the draft goes anyway
+                stream.close()
             self._draft.unlink(missing_ok=True)
 
     def _open(self) -> IO[bytes]:

@@ -1,1 +1,4 @@
-"""The embedded fleet: real SSH servers on loopback, each host a folder, audited by the code that audits production."""
+"""The embedded fleet: real SSH servers on loopback, each host a folder.
+
+In: an empty folder. Out: an inventory and settings for the very code that audits production.
+"""

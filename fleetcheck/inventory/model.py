@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic_core import PydanticCustomError
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Discovery = Literal["running", "usual"]
+_VERSIONS = ("driver", "flashinfer", "sglang", "vllm", "torch_cuda", "nvcc", "venv_python")
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -16,6 +21,37 @@ class Model(BaseModel):
     """A frozen record that refuses keys it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+
+def whole_number(value: Any) -> Any:
+    """Refuse what pydantic would turn into a number: ``"8"``, ``022``, ``yes``."""
+    if isinstance(value, (bool, str)):
+        raise PydanticCustomError("not_allowed", "not a whole number")
+    return value
+
+
+def number_as_text(value: Any) -> Any:
+    """Take a whole number for text, as YAML gives it for ``torch_cuda: 13``."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def one_day(value: Any) -> Any:
+    """Refuse what pydantic would turn into a date beside ``YYYY-MM-DD``: times, seconds since the epoch."""
+    if isinstance(value, date) or (isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)):
+        return value
+    raise PydanticCustomError("not_allowed", "not a day, written YYYY-MM-DD")
+
+
+def version_range(value: str) -> str:
+    """Refuse what is neither a PEP 440 range nor a bare version, which means ``==``."""
+    try:
+        Version(value)
+    except InvalidVersion:
+        try:
+            SpecifierSet(value)
+        except InvalidSpecifier:
+            raise PydanticCustomError("not_allowed", "not a PEP 440 range") from None
+    return value
 
 
 class Expect(Model):
@@ -39,6 +75,14 @@ class Expect(Model):
     link: Text | None = None
     venv_python: Text | None = None
     files: dict[str, Sha256] | None = None
+
+    _number_as_text = field_validator("gpu_name", "link", *_VERSIONS, mode="before")(number_as_text)
+    _whole_number = field_validator("gpus", mode="before")(whole_number)
+
+    @field_validator(*_VERSIONS)
+    @classmethod
+    def _range(cls, value: str | None) -> str | None:
+        return None if value is None else version_range(value)
 
     def merged(self, nearer: Expect) -> Expect:
         """Return these expectations with every key that ``nearer`` sets taken from it."""
@@ -87,6 +131,8 @@ class Waiver(Model):
     reason: Text
     until: date
 
+    _one_day = field_validator("until", mode="before")(one_day)
+
 
 class Maintenance(Model):
     """Hosts to leave alone, with the reason and the last day of it."""
@@ -94,6 +140,8 @@ class Maintenance(Model):
     hosts: Text
     reason: Text
     until: date
+
+    _one_day = field_validator("until", mode="before")(one_day)
 
 
 class Inventory(Model):

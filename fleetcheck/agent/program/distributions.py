@@ -1,0 +1,130 @@
+"""What pip recorded: the dist-info folders of the packages that matter, and the rows of their RECORD."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from fleetcheck.agent.program.values import Root, open_file, problem, read_bytes, short, text_value
+
+PACKAGES = {
+    "flashinfer": ("flashinfer-python", "flashinfer"),
+    "flashinfer_cubin": ("flashinfer-cubin",),
+    "flashinfer_jit_cache": ("flashinfer-jit-cache",),
+    "torch": ("torch",),
+    "sglang": ("sglang",),
+    "sgl_kernel": ("sgl-kernel",),
+    "vllm": ("vllm",),
+    "tvm_ffi": ("apache-tvm-ffi",),
+}
+RECORD_LIMIT = 32 << 20
+
+
+def normal(name: str) -> str:
+    """Return a distribution name as PEP 503 normalises it."""
+    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
+
+
+def find_dists(folders: "Sequence[str]") -> "Dict[str, List[str]]":
+    """Return the metadata folders of every wanted distribution, in the order of ``sys.path``."""
+    wanted = {name for names in PACKAGES.values() for name in names}
+    found: "Dict[str, List[str]]" = {}
+    for folder in folders:
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue  # sys.path names zip files and folders that need not be there
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                dist = normal(name.rpartition(".")[0].split("-")[0])
+                if dist in wanted:
+                    found.setdefault(dist, []).append(folder + "/" + name)
+    return found
+
+
+def describe_dist(root: Root, folder: str) -> Dict[str, Any]:
+    """Describe one distribution; its RECORD is counted where it is read, by :func:`read_record`."""
+    name, _, version = os.path.basename(folder).rpartition(".")[0].partition("-")
+    for file in ("METADATA", "PKG-INFO"):
+        for line in (short(folder + "/" + file, 8192) or "").splitlines():
+            key, _, text = line.partition(": ")
+            if key == "Name":
+                name = text.strip()[:200]
+            elif key == "Version":
+                version = text.strip()[:200]
+            elif not line:
+                break
+    direct = folder + "/direct_url.json"
+    record = folder + "/RECORD"
+    try:
+        os.close(open_file(record))
+        state = "present" if os.path.getsize(record) <= RECORD_LIMIT else "too-large"
+    except OSError as error:
+        state = "absent" if problem(error) in ("ENOENT", "ENOTDIR") else "unreadable"
+    return {
+        "name": name,
+        "version": version,
+        "dir": root.show(folder),
+        "installer": short(folder + "/INSTALLER"),
+        "direct_url": text_value(root, direct[len(root.prefix) :], 4096) if os.path.lexists(direct) else None,
+        "record": state,
+        "record_count": None,
+    }
+
+
+def rows(path: str) -> "Iterator[Tuple[str, str, str]]":
+    """Yield path, hash and size of every row of a RECORD. It is CSV, but almost no row needs its quoting."""
+    for line in read_bytes(path, RECORD_LIMIT).decode("utf-8", "replace").splitlines():
+        if line.startswith('"'):
+            import csv
+
+            cells = next(csv.reader([line]), [])
+            if len(cells) == 3:
+                yield cells[0], cells[1], cells[2]
+        else:
+            head, _, size = line.rpartition(",")
+            name, _, digest = head.rpartition(",")
+            if name:
+                yield name, digest, size
+
+
+class Record:
+    """The rows of the newest RECORD that speaks of one package folder: path to (sha256 or "", size or None).
+
+    ``known`` is False where there is none. Two dist-infos stay behind after a broken upgrade; what was
+    written last is what the files should be.
+    """
+
+    def __init__(self, dists: "List[Dict[str, Any]]", folders: "List[str]", package: "str | None") -> None:
+        self.known = False
+        self.files: "Dict[str, Tuple[str, int | None]]" = {}
+        newest = -1.0
+        for dist, folder in zip(dists, folders):  # noqa: B905  strict= needs Python 3.10
+            if dist["record"] != "present":
+                continue
+            try:
+                files, dist["record_count"] = self._below(folder, package)
+                written = os.stat(folder + "/RECORD").st_mtime
+            except OSError:
+                dist["record"] = "unreadable"
+                continue
+            if files and written > newest:
+                self.known, self.files, newest = True, files, written
+
+    def _below(self, folder: str, package: "str | None") -> "Tuple[Dict[str, Tuple[str, int | None]], int]":
+        site = os.path.dirname(folder)
+        try:
+            ours = package is not None and os.path.samefile(os.path.join(site, os.path.basename(package)), package)
+        except OSError:
+            ours = False
+        prefix = os.path.basename(package or "") + "/"
+        files: "Dict[str, Tuple[str, int | None]]" = {}
+        count = 0
+        for name, digest, size in rows(folder + "/RECORD"):
+            count += 1
+            if ours and name.startswith(prefix):
+                files[name[len(prefix) :]] = (
+                    digest[7:] if digest.startswith("sha256=") else "",
+                    int(size) if size.isdigit() else None,
+                )
+        return files, count

@@ -1,0 +1,111 @@
+"""What an environment's own interpreter sees: the packages as it would find them. Nothing of them is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Dict, List
+
+from fleetcheck.agent.program.constant import named_csrc
+from fleetcheck.agent.program.distributions import PACKAGES, Record, describe_dist, find_dists
+from fleetcheck.agent.program.sources import describe_csrc, describe_file, flashinfer_files
+from fleetcheck.agent.program.values import Root, allowed_env, dumps, problem, short
+
+
+def interpreter(root: Root) -> Dict[str, Any]:
+    """Describe this interpreter. site-packages are those that site added; sysconfig is slow to import."""
+    library = "/lib/python%d.%d" % sys.version_info[:2]
+    guesses = [sys.prefix + library + "/site-packages", sys.prefix + library + "/dist-packages"]
+    pure = ([path for path in guesses if path in sys.path] or guesses)[0]
+    plat = pure.replace("/lib/", "/lib64/", 1) if sys.prefix + "/lib64" in "".join(sys.path[-4:]) else pure
+    return {
+        "version": "%d.%d.%d" % sys.version_info[:3],
+        "implementation": sys.implementation.name,
+        "executable": root.show(sys.executable or ""),
+        "real": root.show(os.path.realpath(sys.executable or "")),
+        "prefix": root.show(sys.prefix),
+        "base_prefix": root.show(sys.base_prefix),
+        "sys_path": [root.show(path) for path in sys.path][:64],
+        "purelib": root.show(pure),
+        "platlib": root.show(plat),
+    }
+
+
+def find_spec(name: str) -> Any:
+    """Return the spec of a top-level name as ``importlib.util.find_spec`` would, which is slow to import."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = None if find is None else find(name, None, None)
+        if spec is not None:
+            return spec
+    return None
+
+
+def package(root: Root, name: str, folders: "List[str]") -> Dict[str, Any]:
+    """Return the package value of one import name; ``folders`` are the dist-infos that may belong to it."""
+    value: Dict[str, Any] = {
+        "spec": "none", "origin": None, "root": None, "root_real": None, "locations": [], "error": None,
+        "dists": [describe_dist(root, folder) for folder in folders], "files": [], "checked": 0, "csrc": [],
+    }  # fmt: skip
+    try:
+        spec = find_spec(name)
+        if spec is None:
+            return value
+        locations = [str(place) for place in spec.submodule_search_locations or ()]
+        origin = spec.origin if spec.has_location or spec.loader is not None else None
+    except Exception as error:
+        value["spec"], value["error"] = "error", problem(error)
+        return value
+    value["locations"] = [root.show(place) for place in locations][:16]
+    if not isinstance(origin, str) or not os.path.isabs(origin):
+        value["spec"] = "namespace"
+        return value
+    value["spec"], value["origin"] = "file", root.show(origin)
+    value["root"] = root.show(os.path.dirname(origin))
+    value["root_real"] = root.show(os.path.dirname(os.path.realpath(origin)))
+    try:
+        _files(root, name, os.path.dirname(origin), folders, value)
+    except Exception as error:
+        value["error"] = problem(error)
+    return value
+
+
+def _files(root: Root, name: str, place: str, folders: "List[str]", value: Dict[str, Any]) -> None:
+    if name == "torch":
+        record = Record(value["dists"], folders, place)
+        value["files"] = [describe_file(root, place, "version.py", record)]
+        value["checked"] = int(value["files"][0]["record"] in ("match", "mismatch", "missing"))
+    elif name == "flashinfer":
+        record = Record(value["dists"], folders, place)
+        value["files"], value["checked"], errors = flashinfer_files(root, place, record)
+        value["error"] = "; ".join(errors)[:300] or None
+        value["csrc"] = [describe_csrc(root, place, folder, record) for folder in csrc_folders(place)]
+
+
+def csrc_folders(place: str) -> "List[str]":
+    """Return the folders to look at: ``data/csrc``, a hand-made ``csrc``, and what env.py says instead."""
+    found = [place + "/data/csrc"]
+    if os.path.lexists(place + "/csrc"):
+        found.append(place + "/csrc")
+    env = os.path.realpath(place + "/jit/env.py")
+    # FlashInfer starts from the real path of env.py itself, which a linked file takes elsewhere.
+    own = os.path.dirname(os.path.dirname(env)) + "/data/csrc"
+    others = (own, named_csrc(short(env, 65536) or "", env))
+    for other in others:
+        if other is not None and os.path.realpath(other) not in [os.path.realpath(one) for one in found]:
+            found.append(other)
+    return found
+
+
+def tell(result: int) -> None:
+    """Write the two lines of this environment: its variables, and what its interpreter sees."""
+    root = Root(sys.argv[1])
+    os.write(result, (dumps(allowed_env(os.environ, root)) + "\n").encode())
+    dists = find_dists(sys.path)
+    packages = {}
+    for name, names in PACKAGES.items():
+        packages[name] = package(root, name, [folder for one in names for folder in dists.get(one, [])])
+    line = dumps({"interpreter": interpreter(root), "packages": packages}).encode() + b"\n"
+    view = memoryview(line)
+    while view:
+        view = view[os.write(result, view) :]

@@ -1,0 +1,189 @@
+"""FlashInfer's files: hashed, compared with RECORD, cut; and the csrc folders that its env.py names."""
+
+from __future__ import annotations
+
+import binascii
+import os
+from typing import Any, Dict, Iterator, List, Tuple
+
+from fleetcheck.agent.program.distributions import Record
+from fleetcheck.agent.program.system import sha256_of
+from fleetcheck.agent.program.values import TEXT_LIMIT, Root, problem, read_bytes
+
+TEXTS = (
+    "jit/env.py",
+    "jit/comm.py",
+    "comm/trtllm_ar.py",
+    "comm.py",
+    "compilation_context.py",
+    "version.py",
+    "_build_meta.py",
+)
+HEADERS = (
+    "data/include/flashinfer/comm/trtllm_allreduce.cuh",
+    "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh",
+)
+OPTIONAL = (
+    "comm.py",
+    "_build_meta.py",
+    "jit/comm.py",
+    "comm/trtllm_ar.py",
+    "compilation_context.py",
+    "version.py",
+    *HEADERS,
+)
+WATCHED = ("jit/", "comm/", "data/include/flashinfer/comm/", "data/csrc/trtllm_")
+FILE_LIMIT = 16 << 20
+MOST_FILES = 2000
+MOST_BELOW = 50000
+
+
+def cut_functions(text: str) -> str:
+    """Return the top-level ``gen_*`` functions with decorators, by indentation: broken syntax does not matter."""
+    out: "List[str]" = []
+    decorators: "List[str]" = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        if line[:1] not in (" ", "\t", "\n", "\r", "#", ")", "]", "}"):  # a new statement of the module
+            inside = line.startswith(("def gen_", "async def gen_"))
+            if inside:
+                out.extend(decorators)
+            decorators = [line] if line.startswith("@") else []
+        if inside:
+            out.append(line)
+    return "".join(out)
+
+
+def cut_lines(text: str, word: str) -> str:
+    """Return the lines that hold ``word``, each behind its number and a tab."""
+    lines = enumerate(text.split("\n"), 1)
+    return "".join("%d\t%s\n" % (number, line.rstrip("\r")) for number, line in lines if word in line)
+
+
+def describe_file(root: Root, package: str, name: str, record: Record) -> Dict[str, Any]:
+    """Describe one file of a package: its hash, how it stands to RECORD, and the text where it is wanted."""
+    path = package + "/" + name
+    value: Dict[str, Any] = {
+        "path": root.show(path), "name": name, "real": None, "size": None, "mtime": None, "ctime": None,
+        "uid": None, "sha256": None, "record": "no-record", "text": None, "cut": None, "error": None,
+    }  # fmt: skip
+    listed = record.files.get(name)
+    try:
+        info = os.stat(path)
+        value.update(size=info.st_size, mtime=info.st_mtime, ctime=info.st_ctime, uid=info.st_uid)
+        value["real"] = root.show(os.path.realpath(path))
+        data = read_bytes(path, FILE_LIMIT + 1)
+    except Exception as error:
+        value["error"] = problem(error)
+        absent = value["error"] in ("ENOENT", "ENOTDIR")
+        value["record"] = "unreadable" if not absent else "missing" if listed else value["record"]
+        return value
+    if len(data) > FILE_LIMIT:
+        value["error"], value["record"] = "larger than %d bytes" % FILE_LIMIT, "unreadable"
+        return value
+    value["sha256"] = sha256_of(data)
+    if record.known:
+        value["record"] = "unlisted" if listed is None else compare(value["sha256"], listed[0])
+    if name in TEXTS or name in HEADERS:
+        _add_text(value, name, data.decode("utf-8", "replace"))
+    return value
+
+
+def compare(digest: str, listed: str) -> str:
+    """Compare a hex sha256 with RECORD's form of it; a row without a hash promises nothing."""
+    if not listed:
+        return "unlisted"
+    form = binascii.b2a_base64(binascii.unhexlify(digest)).translate(bytes.maketrans(b"+/", b"-_")).rstrip(b"=\n")
+    return "match" if form.decode() == listed.rstrip("=") else "mismatch"
+
+
+def _add_text(value: Dict[str, Any], name: str, text: str) -> None:
+    if name in HEADERS:
+        value["text"], value["cut"] = cut_lines(text, "__CUDA_ARCH__")[:TEXT_LIMIT], "lines"
+    elif len(text) <= TEXT_LIMIT:
+        value["text"] = text
+    else:
+        value["text"], value["cut"] = cut_functions(text)[:TEXT_LIMIT], "functions"
+
+
+def below(folder: str, most: int = MOST_BELOW) -> "Iterator[Tuple[str, os.stat_result]]":
+    """Yield every regular file below a folder, its path from there and stat. Links are followed, loops are not."""
+    seen = set()
+    waiting = [""]
+    while waiting:
+        relative = waiting.pop()
+        place = folder + "/" + relative
+        info = os.stat(place)
+        if (info.st_dev, info.st_ino) in seen:
+            continue
+        seen.add((info.st_dev, info.st_ino))
+        with os.scandir(place) as entries:
+            for entry in entries:
+                try:
+                    info = entry.stat()
+                except OSError:
+                    continue  # a link to nothing is no file; RECORD tells that it is missing
+                if info.st_mode & 0o170000 == 0o040000:
+                    if relative.count("/") < 12 and entry.name != "__pycache__":
+                        waiting.append(relative + entry.name + "/")
+                elif info.st_mode & 0o170000 == 0o100000:
+                    most -= 1
+                    if most < 0:
+                        return
+                    yield relative + entry.name, info
+
+
+def flashinfer_files(root: Root, package: str, record: Record) -> "Tuple[List[Dict[str, Any]], int, List[str]]":
+    """Return the files to tell of, how many were compared with RECORD, and lines about what could not be read."""
+    names = set(TEXTS) | set(HEADERS)
+    names.update(name for name in record.files if name.startswith(WATCHED) and "__pycache__" not in name)
+    errors = []
+    for folder in ("jit", "comm", "data/include/flashinfer/comm", "data/csrc"):
+        try:
+            found = (folder + "/" + name for name, _ in below(package + "/" + folder, MOST_FILES))
+            names.update(name for name in found if name.startswith(WATCHED) and not name.endswith(".pyc"))
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # not every version has each of them
+        except Exception as error:
+            errors.append(folder + ": " + problem(error))
+    files, checked = [], 0
+    for name in sorted(names)[:MOST_FILES]:
+        value = describe_file(root, package, name, record)
+        checked += value["record"] in ("match", "mismatch", "missing")
+        absent = value["error"] in ("ENOENT", "ENOTDIR") and value["record"] != "missing"
+        if value["text"] is not None or (value["record"] != "match" and not (absent and name in OPTIONAL)):
+            files.append(value)
+    return files, checked, errors
+
+
+def describe_csrc(root: Root, package: str, folder: str, record: Record) -> Dict[str, Any]:
+    """Describe a csrc folder against RECORD: what is missing, of another size, or was never listed."""
+    value: Dict[str, Any] = {
+        "path": root.show(folder), "real": root.show(os.path.realpath(folder)), "exists": False,
+        "is_link": os.path.islink(folder), "error": None, "files": 0, "missing": [], "missing_count": 0,
+        "size_differs": [], "extra": [], "extra_count": 0, "listed": None,
+    }  # fmt: skip
+    inside = folder.startswith(package + "/")
+    prefix = folder[len(package) + 1 :] + "/"
+    listed = {}
+    if inside and record.known:
+        listed = {name[len(prefix) :]: row for name, row in record.files.items() if name.startswith(prefix)}
+        value["listed"] = len(listed)
+    there: "Dict[str, int]" = {}
+    try:
+        os.stat(folder)
+        value["exists"] = True
+        for name, info in below(folder):
+            there[name] = info.st_size
+    except Exception as error:
+        if problem(error) != "ENOENT" or value["exists"]:
+            value["error"] = problem(error)
+    value["files"] = len(there)
+    missing = sorted(name for name in listed if name not in there) if value["error"] is None else []
+    differs = sorted(
+        name for name, size in there.items() if name in listed and listed[name][1] not in (None, size)
+    )
+    extra = sorted(name for name in there if name not in listed) if value["listed"] is not None else []
+    value.update(missing=missing[:50], missing_count=len(missing), size_differs=differs[:50])
+    value.update(extra=extra[:50], extra_count=len(extra))
+    return value

@@ -1,0 +1,144 @@
+"""Values: how text, errors, paths and JSON look in a part. Nothing here raises for what the host holds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Any, Callable, Dict, Mapping
+
+TEXT_LIMIT = 32768
+
+ENV_NAMES = frozenset(
+    (
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "CONDA_PREFIX",
+        "CONDA_DEFAULT_ENV", "PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "LD_LIBRARY_PATH",
+        "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH", "CUDA_LIB_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+        "NVIDIA_VISIBLE_DEVICES", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "PYTORCH_NVCC",
+        "SGLANG_ENABLE_PCIE_IPC_ALLREDUCE", "VLLM_FLASHINFER_ALLREDUCE_BACKEND", "VLLM_ALLREDUCE_USE_FLASHINFER",
+    )
+)  # fmt: skip
+
+
+class Root:
+    """The host's file system, which may stand under a folder: ``at`` goes in, ``show`` comes back out."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix.rstrip("/")
+
+    def at(self, path: str) -> str:
+        """Return where ``path`` of the host really lies."""
+        return self.prefix + path
+
+    def under(self, path: str) -> bool:
+        """Whether a real path lies below this root."""
+        return not self.prefix or path == self.prefix or path.startswith(self.prefix + "/")
+
+    def show(self, path: str) -> str:
+        """Return a path as the host has it: without the root's prefix, bytes that are not UTF-8 escaped."""
+        if self.prefix and self.under(path):
+            path = path[len(self.prefix) :] or "/"
+        return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+    def show_in(self, text: str) -> str:
+        """Return a text, such as PATH, in which every path under this root lost its prefix."""
+        return self.show(text.replace(self.prefix + "/", "/") if self.prefix else text)
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Return a text on one line, bounded."""
+    return " ".join(text.split())[:limit]
+
+
+def problem(error: BaseException) -> str:
+    """Return the errno name of an OSError, else one line."""
+    if isinstance(error, OSError) and error.errno:
+        return errno.errorcode.get(error.errno, "errno %d" % error.errno)
+    return one_line("%s: %s" % (type(error).__name__, error))
+
+
+def open_file(path: str) -> int:
+    """Open a regular file for reading; a FIFO or a device in its place neither blocks nor is read."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return fd
+
+
+def read_bytes(path: str, limit: int) -> bytes:
+    """Return at most ``limit`` bytes of a regular file."""
+    fd = open_file(path)
+    try:
+        chunks = []
+        while limit > 0:
+            chunk = os.read(fd, min(limit, 1 << 20))
+            if not chunk:
+                break
+            chunks.append(chunk)
+            limit -= len(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(fd)
+
+
+def text_value(root: Root, path: str, limit: int = TEXT_LIMIT) -> Dict[str, Any]:
+    """Return the text value of a file of the host."""
+    try:
+        data = read_bytes(root.at(path), limit + 1)
+    except Exception as error:
+        return {"path": root.show(root.at(path)), "error": problem(error)}
+    text = data[:limit].decode("utf-8", "replace")
+    return {"path": root.show(root.at(path)), "text": text, "truncated": len(data) > limit}
+
+
+def short(path: str, limit: int = 256) -> "str | None":
+    """Return the stripped text of a small file such as one of sysfs, None where it cannot be read."""
+    try:
+        return read_bytes(path, limit).decode("utf-8", "replace").strip()
+    except Exception:
+        return None
+
+
+def allowed_env(environ: Mapping[str, str], root: Root) -> Dict[str, str]:
+    """Return the variables that may be told: those of the allowlist, and FlashInfer's own."""
+    found = {}
+    for name in sorted(environ):
+        if name in ENV_NAMES or (name.startswith("FLASHINFER_") and name.isidentifier()):
+            found[name] = root.show_in(environ[name])[:4096]
+    return found
+
+
+def dumps(value: Any) -> str:
+    """Return ASCII JSON. The json package costs more CPU to import than all else that runs here."""
+    try:
+        from _json import encode_basestring_ascii as quote
+    except ImportError:  # an interpreter without the C part
+        from json.encoder import py_encode_basestring_ascii as quote
+    out: "list[str]" = []
+    _encode(value, out.append, quote)
+    return "".join(out)
+
+
+def _encode(value: Any, put: Callable[[str], Any], quote: Callable[[str], str]) -> None:
+    if value is None or value is True or value is False:
+        put({None: "null", True: "true", False: "false"}[value])
+    elif isinstance(value, str):
+        put(quote(value))
+    elif isinstance(value, int):
+        put(str(int(value)))
+    elif isinstance(value, float):
+        put(repr(round(value, 6)) if value - value == 0 else "null")
+    elif isinstance(value, dict):
+        put("{")
+        for position, key in enumerate(value):
+            put((", " if position else "") + quote(str(key)) + ": ")
+            _encode(value[key], put, quote)
+        put("}")
+    else:
+        put("[")
+        for position, item in enumerate(value):
+            if position:
+                put(", ")
+            _encode(item, put, quote)
+        put("]")

@@ -1,0 +1,159 @@
+"""The entry: a group that imports a command only when it runs, and the one place where errors become exit codes.
+
+Exit codes: 0 all ok, 1 findings, 2 fleetcheck could not do its work, 3 some hosts not checked, 4 both 1 and 3,
+130 interrupted. An internal error is a 2: it must never read as a verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from fleetcheck.version import __version__
+from fleetcheck.cli.options import Session
+from fleetcheck.cli.output import emit, reader_left, silence
+from fleetcheck.errors import FleetcheckError, InputError
+
+FAILED = 2
+INTERRUPTED = 130
+
+SUMMARIES = {
+    "audit": "Look at hosts over SSH and judge them.",
+    "hosts": "Show the hosts of an inventory, with every setting resolved.",
+    "rules": "List the rules, or explain one: what it says, an example, what mends it, where to read on.",
+    "replay": "Judge recorded evidence again, without SSH.",
+    "demo": "Audit a fleet that lives on this machine.",
+}
+"""Every command and its summary, so that ``--help`` imports none of them."""
+
+
+class _ReaderLeft(Exception):  # noqa: N818 not an error: nobody reads standard output any more
+    """Standard output is a pipe whose reader ended."""
+
+
+@contextlib.contextmanager
+def _pipes() -> Iterator[None]:
+    # click ends with 1 on EPIPE, which would read as findings.
+    try:
+        yield
+    except BrokenPipeError:
+        if not reader_left():
+            raise RuntimeError("a broken pipe that is not standard output") from None
+        raise _ReaderLeft from None
+
+
+class LazyGroup(click.Group):
+    """The commands of :data:`SUMMARIES`, each in the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 click's signature
+        """Return the names in the order in which help shows them."""
+        return list(SUMMARIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 click's
+        """Import a command; None where there is none of that name."""
+        if cmd_name not in SUMMARIES:
+            return None
+        command: click.Command = import_module(f"fleetcheck.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 click's
+        """Write the summaries without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUMMARIES.items()))
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the arguments; ``--help`` prints in here."""
+        with _pipes():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        with _pipes():
+            return super().invoke(ctx)
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show tracebacks and what the libraries log, on standard error.")
+@click.version_option(__version__, prog_name="fleetcheck")
+@click.pass_obj
+def cli(session: Session, debug: bool) -> None:
+    """Audit a fleet of GPU hosts over SSH: which FlashInfer sources, which GPUs, and do they fit.
+
+    Exit codes: 0 all ok; 1 findings; 2 fleetcheck could not do its work (usage, inventory, output, internal
+    error); 3 some hosts not checked; 4 both 1 and 3; 130 interrupted.
+    """
+    session.debug = debug
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code. No traceback reaches the user, unless with ``--debug``."""
+    session = Session()
+    try:
+        with _terminable():
+            code = cli.main(args, prog_name="fleetcheck", obj=session, standalone_mode=False)
+            emit("")
+            return code if isinstance(code, int) else 0
+    except _ReaderLeft:
+        silence()
+        return 0
+    except (click.Abort, KeyboardInterrupt):
+        return _say(["interrupted"], INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        return FAILED
+    except InputError as error:
+        return _say([str(problem) for problem in error.problems], FAILED, lead="")
+    except FleetcheckError as error:
+        return _say(str(error).splitlines(), FAILED)
+    except Exception as error:  # noqa: BLE001 the last line of defence: any bug becomes one line and a 2
+        if session.debug:
+            import traceback
+
+            traceback.print_exc()
+        what = f"{type(error).__name__}: {str(error)[:300]}"
+        return _say([f"internal error: {what}; run again with --debug to see where"], FAILED)
+
+
+def main() -> NoReturn:
+    """Console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # A terminal that cannot show a character gets its number, not a crash.
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run())
+
+
+def _say(lines: Sequence[str], code: int, lead: str = "fleetcheck: ") -> int:
+    from fleetcheck.report.text import clean  # what is wrong may quote a file of unknown origin
+
+    for line in lines:
+        # Standard error may be closed or full; the exit code still tells.
+        with contextlib.suppress(OSError):
+            click.echo(f"{lead}{clean(line, 2000)}", err=True)
+    return code
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Make SIGTERM an interrupt: ``timeout`` and systemd get what was gathered, and no draft stays behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt

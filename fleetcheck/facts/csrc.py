@@ -1,0 +1,113 @@
+"""The folder from which FlashInfer's JIT takes its CUDA sources: which, whole, confused with another?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from posixpath import normpath
+from typing import Any
+
+from fleetcheck.facts import releases, shape
+from fleetcheck.facts.records import CsrcState
+
+MAX_NAMES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Csrc:
+    """State of the folder that is read; ``missing`` are names relative to it, bounded."""
+
+    state: CsrcState = "unknown"
+    real: str | None = None
+    missing: tuple[str, ...] = ()
+    missing_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Names of files that were looked at under csrc, relative to it.
+
+    ``every_trtllm`` is True where each file ``trtllm_*`` that is there would be among them.
+    """
+
+    names: frozenset[str] = frozenset()
+    every_trtllm: bool = False
+
+
+def folder(entries: Sequence[Mapping[str, Any]], path: str | None, version: str | None, seen: Seen) -> Csrc:
+    """Judge the folder ``path`` by the entry that looked at it."""
+    entry = find(entries, path)
+    if entry is None:
+        return Csrc()
+    real, error = shape.name(entry.get("real")), shape.line(entry.get("error"))
+    files, listed = shape.integer(entry.get("files")), shape.integer(entry.get("listed"))
+    missing = shape.texts(entry.get("missing"), MAX_NAMES)
+    count = max(shape.integer(entry.get("missing_count")) or 0, len(missing))
+    if error in ("ENOENT", "ENOTDIR") or (entry.get("exists") is False and not error):
+        return Csrc("missing", real, missing, count)
+    if error or entry.get("exists") is not True or files is None:
+        return Csrc("unreadable" if error else "unknown", real)
+    if files == 0:
+        return Csrc("empty", real, missing, count)
+    if listed:
+        return Csrc("incomplete" if count else "complete", real, missing, count)
+    if listed is None and _linked(entries, entry, files):
+        return Csrc("complete", real)
+    return _by_version(entry, real, files, version, seen)
+
+
+def _linked(entries: Sequence[Mapping[str, Any]], entry: Mapping[str, Any], files: int) -> bool:
+    """Return whether ``entry`` is the folder behind a package that is a tree of links (uv's link mode).
+
+    RECORD speaks of the links: they lead to all that it lists, and there are as many as files behind them.
+    """
+    others = [other for other in entries if other is not entry and shape.integer(other.get("listed"))]
+    return any(
+        other.get("exists") is True
+        and not other.get("error")
+        and shape.integer(other.get("missing_count")) == 0
+        and shape.integer(other.get("extra_count")) == 0
+        and shape.integer(other.get("files")) == files
+        for other in others
+    )
+
+
+def _by_version(entry: Mapping[str, Any], real: str | None, files: int, version: str | None, seen: Seen) -> Csrc:
+    """Without a RECORD only the sources that the release must have can be missed."""
+    needed = releases.csrc_files(version)
+    names = seen.names | set(shape.texts(entry.get("extra"), MAX_NAMES))
+    missing = tuple(name for name in needed if name not in names)
+    if needed and not missing:
+        return Csrc("complete", real)
+    whole = len(names) >= files
+    certain = tuple(name for name in missing if whole or (seen.every_trtllm and name.startswith("trtllm_")))
+    return Csrc("incomplete", real, certain, len(certain)) if certain else Csrc("unknown", real)
+
+
+def find(entries: Sequence[Mapping[str, Any]], path: str | None) -> Mapping[str, Any] | None:
+    """Return the entry that looked at ``path``, or None."""
+    if path is None:
+        return None
+    wanted = normpath(path)
+    for entry in entries:
+        if normpath(shape.name(entry.get("path")) or "") == wanted:
+            return entry
+    return None
+
+
+def decoy(
+    entries: Sequence[Mapping[str, Any]], root: str | None, csrc_dir: str | None, csrc_real: str | None
+) -> tuple[str, int | None] | None:
+    """Return ``<package root>/csrc`` and its number of files where it is there and FlashInfer never reads it.
+
+    A link to the folder that is read is none: what is edited there takes effect.
+    """
+    if root is None or csrc_dir is None:
+        return None
+    path = normpath(f"{root}/csrc")
+    entry = find(entries, path)
+    if entry is None or entry.get("exists") is not True or shape.integer(entry.get("listed")):
+        return None
+    if path == normpath(csrc_dir) or (csrc_real and shape.name(entry.get("real")) == csrc_real):
+        return None
+    return path, shape.integer(entry.get("files"))

@@ -1,0 +1,62 @@
+"""The constants of ``flashinfer/jit/env.py``, evaluated from its text. Nothing of the host is executed.
+
+Paths built from ``__file__``, literals and the login's environment can be told; a constant that rests on
+anything else (a GPU query, a companion package) is left out, not guessed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from fleetcheck.facts import shape
+from fleetcheck.facts.evaluate import Frame
+from fleetcheck.facts.expressions import Unknown, World
+from fleetcheck.facts.source import assigned, parse, statements
+
+CSRC = "FLASHINFER_CSRC_DIR"
+MAX_PATHS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """``values`` maps a constant to its path, or to the paths of a list; ``error`` tells why csrc is not told."""
+
+    values: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    error: str | None = None
+
+
+def constants(text: str, file: str, world: World) -> Constants:
+    """Evaluate the text of ``jit/env.py`` whose resolved path is ``file``."""
+    tree = parse(text)
+    if isinstance(tree, str):
+        return Constants(error=tree)
+    frame = Frame(world, PurePosixPath(file))
+    try:
+        frame.run(tree.body)
+    except (Unknown, RecursionError) as reason:
+        return Constants(error=str(reason) or "nested too deeply")
+    names = {pair[0] for statement in statements(tree.body) if (pair := assigned(statement))}
+    values: dict[str, str | tuple[str, ...]] = {}
+    for name in sorted(names):
+        if name.isupper() and not name.startswith("_") and (value := _plain(frame.names.get(name))) is not None:
+            values[name] = value
+    return Constants(values, None if CSRC in values else _unread(tree))
+
+
+def _plain(value: object) -> str | tuple[str, ...] | None:
+    if isinstance(value, list) and len(value) <= MAX_PATHS:
+        paths = tuple(text for item in value if (text := _path(item)) is not None)
+        return paths if len(paths) == len(value) else None
+    return _path(value)
+
+
+def _path(value: object) -> str | None:
+    return shape.text(str(value)) if isinstance(value, PurePosixPath | str) else None
+
+
+def _unread(tree: ast.Module) -> str:
+    lines = [statement.lineno for statement in statements(tree.body) if (assigned(statement) or ("",))[0] == CSRC]
+    return f"line {lines[-1]}: {CSRC} is computed" if lines else f"{CSRC} is not set there"

@@ -1,0 +1,236 @@
+"""The GPUs of one host, from three witnesses: PCI, the loaded driver and nvidia-smi.
+
+What nvidia-smi lists outweighs a PCI bus or a ``/proc`` that could not be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fleetcheck.facts import nvidia_smi, products, shape
+from fleetcheck.facts.nvidia_smi import Listing, Message, Row
+from fleetcheck.facts.records import Device, DeviceState, Gpus, GpuState
+
+NVIDIA = 0x10DE
+# VGA and 3D controllers; the HDMI audio function beside them is 0403 (NVIDIA/deepops#702).
+GPU_CLASSES = (0x0300, 0x0302)
+MAX_DIAGNOSTICS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PciGpu:
+    """One NVIDIA function of class 0300 or 0302; ``device`` is the PCI device id."""
+
+    bus_id: str | None
+    device: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pci:
+    """What PCI shows. ``gpus`` is None where the bus could not be read."""
+
+    gpus: tuple[PciGpu, ...] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """True where the bus was read and holds no NVIDIA GPU."""
+        return self.gpus == ()
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The kernel driver. ``loaded`` is None where it could not be told."""
+
+    loaded: bool | None = None
+    version: str | None = None
+    module: Literal["open", "proprietary"] | None = None
+
+
+def gpus(parts: Mapping[str, Any]) -> Gpus:
+    """Type the parts ``smi``, ``pci`` and ``driver``. Capabilities and names are those of the listed devices."""
+    listing = nvidia_smi.read(parts.get("smi"))
+    pci, driver = read_pci(parts.get("pci")), read_driver(parts.get("driver"))
+    devices = _devices(listing, pci)
+    listed = devices[: len(listing.rows)]
+    mismatch = listing.first("nvml-version")
+    loaded = driver.version or _one(row.value("driver_version") for row in listing.rows)
+    return Gpus(
+        state=_state(listing, pci, driver, devices),
+        count=_count(listing, pci),
+        compute_capability=capabilities(listed),
+        names=shape.unique(device.name for device in listed),
+        driver=loaded,
+        driver_userspace=(mismatch.value if mismatch else None) or listing.version,
+        kernel_module=driver.module,
+        pci_count=None if pci.gpus is None else len(pci.gpus),
+        devices=devices,
+        diagnostics=shape.unique(message.line for message in listing.messages)[:MAX_DIAGNOSTICS],
+    )
+
+
+def read_pci(part: object) -> Pci:
+    """Type the ``pci`` part: every NVIDIA function that is a GPU."""
+    bus = shape.mapping(part)
+    if shape.line(bus.get("error")) or not isinstance(bus.get("functions"), list):
+        return Pci()
+    found: list[PciGpu] = []
+    unclear = False
+    for raw in shape.items(bus["functions"]):
+        function = shape.mapping(raw)
+        vendor, kind = _hex(function.get("vendor")), _hex(function.get("class"))
+        if vendor is not None and vendor != NVIDIA:
+            continue
+        if kind is None:
+            unclear = True
+        elif kind >> 8 in GPU_CLASSES:
+            address = nvidia_smi.bus_id(shape.name(function.get("bus_id")))
+            found.append(PciGpu(address, _hex(function.get("device")), shape.line(function.get("error"))))
+    # A function whose class cannot be read may be a GPU: then an empty list proves nothing.
+    return Pci(None if unclear and not found else tuple(found))
+
+
+def read_driver(part: object) -> Driver:
+    """Type the ``driver`` part. Both files absent means that no driver is loaded."""
+    driver = shape.mapping(part)
+    proc, module = shape.mapping(driver.get("proc_version")), shape.mapping(driver.get("module_version"))
+    first = next((line for line in (shape.text(proc.get("text")) or "").splitlines() if "NVRM" in line), "")
+    version = _one(word for word in first.split() if re.fullmatch(r"\d{2,4}(?:\.\d{1,4}){1,3}", word))
+    plain = shape.name(module.get("text")) or ""
+    if version is None and re.fullmatch(r"\d{2,4}(?:\.\d{1,4}){1,3}", plain):
+        version = plain
+    if version is None:
+        gone = all(one.get("error") == "ENOENT" for one in (proc, module))
+        return Driver(loaded=False if gone else None)
+    kind: Literal["open", "proprietary"] | None = None
+    if "Kernel Module" in first:
+        kind = "open" if "Open Kernel Module" in first else "proprietary"
+    return Driver(True, version, kind)
+
+
+def _hex(value: object) -> int | None:
+    match = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,8})", shape.name(value) or "")
+    return int(match.group(1), 16) if match else None
+
+
+def _one(values: Any) -> str | None:
+    return next((value for value in values if value), None)
+
+
+def _devices(listing: Listing, pci: Pci) -> tuple[Device, ...]:
+    bad = [message for message in listing.messages if message.kind == "bad-device"]
+    by_bus = {gpu.bus_id: gpu for gpu in pci.gpus or () if gpu.bus_id}
+    devices = [_listed(row, listing, by_bus.get(row.bus_id or "")) for row in listing.rows]
+    rows = {device.bus_id for device in devices}
+    unlisted = [gpu for gpu in pci.gpus or () if gpu.bus_id not in rows]
+    # A guest or a container may number the bus otherwise: only as many are missing as PCI counts more.
+    spare = max(0, len(pci.gpus or ()) - len(devices))
+    lost = [message for message in bad if not any(_same(message, device) for device in devices)]
+    named: dict[str | None, Message] = {message.bus_id: message for message in reversed(lost) if message.bus_id}
+    unplaced = [message for message in lost if not message.bus_id and message.index is not None]
+    if len(unlisted) == spare == len(unplaced) == 1:
+        named[unlisted[0].bus_id] = unplaced.pop()
+    for gpu in unlisted[:spare]:
+        devices.append(_unlisted(gpu, named.pop(gpu.bus_id, None), _absent_state(listing)))
+    for message in [*named.values(), *unplaced]:
+        devices.append(Device(index=message.index, bus_id=message.bus_id, state="fault", note=message.line))
+    return tuple(devices)
+
+
+def _absent_state(listing: Listing) -> DeviceState:
+    # Where nvidia-smi did not speak at all, that it does not list a device says nothing of the device.
+    return "missing" if listing.rows or "no-devices" in listing.kinds else "unknown"
+
+
+def _same(message: Message, device: Device) -> bool:
+    if message.bus_id:
+        return message.bus_id == device.bus_id
+    return message.index is not None and message.index == device.index
+
+
+def _listed(row: Row, listing: Listing, pci: PciGpu | None) -> Device:
+    notes = list(row.faults)
+    said = [message for message in listing.messages if message.bus_id and message.bus_id == row.bus_id]
+    faulty = bool(notes) or any(message.kind == "bad-device" for message in said)
+    notes += [message.line for message in said if message.kind != "malformed-row"]
+    name = shape.line(row.value("name"), 120)
+    capability, basis = row.value("compute_cap"), "reported"
+    if capability is None or not re.fullmatch(r"\d{1,2}\.\d", capability):
+        capability, basis = products.compute_capability(name, pci.device if pci else None), "guessed"
+    memory = re.fullmatch(r"(\d{1,9})(?:\.\d+)?", row.value("memory.total") or "")
+    state: DeviceState = "fault" if faulty else "ok"
+    if not row.whole and not faulty:
+        state, notes = "unknown", ["nvidia-smi's line has not the columns that were asked for"]
+    return Device(
+        index=row.index,
+        uuid=row.uuid,
+        serial=shape.line(row.value("serial"), 40),
+        bus_id=row.bus_id,
+        name=name,
+        compute_capability=capability,
+        compute_capability_basis=(basis if capability else None),
+        memory_mib=int(memory.group(1)) if memory else None,
+        state=state,
+        note=shape.line("; ".join(notes)),
+    )
+
+
+def _unlisted(gpu: PciGpu, message: Message | None, state: DeviceState) -> Device:
+    capability = products.compute_capability(None, gpu.device)
+    return Device(
+        index=message.index if message else None,
+        bus_id=gpu.bus_id,
+        name=products.name(gpu.device),
+        compute_capability=capability,
+        compute_capability_basis="guessed" if capability else None,
+        state="fault" if message else state,
+        note=message.line if message else gpu.error,
+    )
+
+
+def _count(listing: Listing, pci: Pci) -> int | None:
+    """What nvidia-smi lists. It counts none where it says so, and there are none where PCI shows none."""
+    if listing.rows:
+        return len(listing.rows)
+    return 0 if "no-devices" in listing.kinds or pci.empty else None
+
+
+def capabilities(devices: Sequence[Device]) -> tuple[str, ...]:
+    """Return the compute capabilities of some devices, each once, the lowest first."""
+    found = {device.compute_capability for device in devices if device.compute_capability}
+    return tuple(sorted(found, key=lambda text: tuple(int(number) for number in text.split("."))))
+
+
+def _state(listing: Listing, pci: Pci, driver: Driver, devices: Sequence[Device]) -> GpuState:
+    if listing.hung:
+        return "hung"
+    if not listing.rows and (state := _without_rows(listing, pci, driver)):
+        return state
+    states = {device.state for device in devices}
+    if "fault" in states or "bad-device" in listing.kinds:
+        return "fault"
+    if "missing" in states:
+        return "missing"
+    return "ok" if listing.rows and states == {"ok"} else "unknown"
+
+
+def _without_rows(listing: Listing, pci: Pci, driver: Driver) -> GpuState | None:
+    kinds = listing.kinds
+    unspoken = listing.missing or not listing.answered or "not-found" in kinds
+    if "driver-mismatch" in kinds:
+        return "driver-mismatch"
+    # A host without the hardware lacks driver and tools rightly (NordicHPC/sonar#188).
+    if "driver-unloaded" in kinds or (unspoken and driver.loaded is False and pci.gpus):
+        return "no-gpu" if pci.empty else "driver-unloaded"
+    if listing.missing or "not-found" in kinds:
+        return "no-gpu" if pci.empty else "smi-missing"
+    if pci.empty or ("no-devices" in kinds and pci.gpus is None and "bad-device" not in kinds):
+        return "no-gpu"
+    if "no-permission" in kinds:
+        return "no-permission"
+    if kinds & {"nvml-error", "library-missing"}:
+        return "nvml-error"
+    return None

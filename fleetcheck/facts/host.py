@@ -1,0 +1,74 @@
+"""Evidence of one host made typed: parts in, :class:`HostFacts` out. Never raises on what a host sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fleetcheck.facts import gpus, shape, toolchain
+from fleetcheck.facts.records import HostFacts, System, Venv
+from fleetcheck.facts.venv import HostView, venv
+
+MAX_VENVS = 200
+
+
+def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None = None) -> HostFacts:
+    """Type every part that arrived (``docs/evidence.md``); what did not arrive, or is no such value, is unknown.
+
+    On a host whose GPUs did not answer the fusion is judged by what their PCI ids say, else by
+    ``expected_compute_capability`` (``"12.0"``).
+    """
+    seen = gpus.gpus(parts)
+    capabilities = seen.compute_capability or gpus.capabilities(seen.devices)
+    if not capabilities and expected_compute_capability:
+        capabilities = (expected_compute_capability,) if _is_capability(expected_compute_capability) else ()
+    listed = shape.mapping(parts.get("venvs"))
+    view = HostView(shape.mapping(parts.get("system")), parts.get("toolkits"), capabilities)
+    return HostFacts(
+        system=_system(parts),
+        gpus=seen,
+        toolkits=toolchain.toolkits(parts.get("toolkits")),
+        venvs=_venvs(parts, listed, view),
+        venvs_known=isinstance(listed.get("items"), list),
+        unmatched=shape.texts(listed.get("unmatched"), 200),
+    )
+
+
+def _is_capability(text: str) -> bool:
+    return re.fullmatch(r"\d{1,2}\.\d", text) is not None
+
+
+def _system(parts: Mapping[str, Any]) -> System | None:
+    system, agent = shape.mapping(parts.get("system")), shape.mapping(parts.get("agent"))
+    if not system and not agent:
+        return None
+    return System(
+        hostname=shape.name(system.get("hostname"), 255),
+        kernel=shape.name(system.get("kernel"), 255),
+        machine_id=shape.name(system.get("machine_id"), 128),
+        boot_time=shape.number(system.get("boot_time")),
+        user=shape.name(agent.get("user"), 100),
+        python=shape.name(agent.get("python"), 100),
+    )
+
+
+def _venvs(parts: Mapping[str, Any], listed: Mapping[str, Any], view: HostView) -> tuple[Venv, ...]:
+    """Every listed environment in order, then those whose part came although the list did not."""
+    found: list[Venv] = []
+    done: set[str] = set()
+    for position, raw in enumerate(shape.items(listed.get("items"), MAX_VENVS)):
+        item = shape.mapping(raw)
+        index = shape.integer(item.get("index"))
+        name = f"venv/{position if index is None else index}"
+        found.append(venv(item, parts.get(name), view))
+        done.add(name)
+    for name in sorted(parts, key=_number):
+        if re.fullmatch(r"venv/\d{1,6}", name) and name not in done and len(found) < MAX_VENVS:
+            found.append(venv({}, parts[name], view))
+    return tuple(found)
+
+
+def _number(name: str) -> tuple[int, str]:
+    match = re.fullmatch(r"venv/(\d{1,6})", name)
+    return (int(match.group(1)) if match else 0, name)

@@ -1,0 +1,46 @@
+"""What FlashInfer's releases hold, as data. Read in the tagged sources from 0.2.0 to 0.7.4."""
+
+from __future__ import annotations
+
+from packaging.specifiers import SpecifierSet
+
+from fleetcheck.facts.toolchain import parsed
+
+# Majors that gen_trtllm_comm_module of an unedited release admits; None is no gate (flashinfer#3903 added 12).
+STOCK_GATES: tuple[tuple[str, tuple[int, ...] | None], ...] = (
+    (">=0.2.7,<0.3.1", None),
+    (">=0.3.1,<0.6.17.dev0", (9, 10)),
+    (">=0.6.17rc1", (9, 10, 12)),
+)
+# The sources of trtllm_comm under csrc: without one of them the module cannot be built.
+CSRC_FILES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (">=0.2.7", ("trtllm_allreduce.cu", "trtllm_allreduce_fusion.cu", "trtllm_moe_allreduce_fusion.cu")),
+    (">=0.2.6.dev0,<0.2.7", ("trtllm_allreduce.cu", "custom_all_reduce.cu")),
+    (">=0.2.0.dev0,<0.2.6.dev0", ("batch_decode.cu", "sampling.cu", "norm.cu")),
+)
+# sglang that switches the fusion on for compute capability 12.x although no gate admits it (sglang#15650).
+SGLANG_AUTO_ENABLES = SpecifierSet(">=0.5.5,<0.5.8", prereleases=True)
+
+
+def stock_gate(version: str | None) -> tuple[bool, tuple[int, ...] | None]:
+    """Return whether the release is known, and the majors that its unedited gate admits (None: all)."""
+    release = parsed(version)
+    for span, gate in STOCK_GATES:
+        if release is not None and SpecifierSet(span, prereleases=True).contains(release):
+            return True, gate
+    return False, None
+
+
+def csrc_files(version: str | None) -> tuple[str, ...]:
+    """Return the files without which a release's csrc is incomplete; none where the release is not known."""
+    release = parsed(version)
+    for span, names in CSRC_FILES:
+        if release is not None and SpecifierSet(span, prereleases=True).contains(release):
+            return names
+    return ()
+
+
+def sglang_auto_enables(version: str | None) -> bool:
+    """Return whether this sglang may switch the fusion on where it is refused; True where that is not known."""
+    release = parsed(version)
+    return release is None or SGLANG_AUTO_ENABLES.contains(release)

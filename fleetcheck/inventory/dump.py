@@ -1,0 +1,99 @@
+"""An inventory written out again, resolved: as YAML that loads to the same targets, as JSON values, as rows.
+
+In: an inventory and the targets chosen of it. Out: text or plain values. Nothing here prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from fleetcheck.inventory.model import Expect, Inventory, Maintenance, Target, Waiver
+from fleetcheck.inventory.nodes import expand, fold
+
+HEADERS = ("host", "address", "user", "via", "groups", "venvs", "expect")
+
+
+def to_json(inventory: Inventory, targets: Sequence[Target]) -> dict[str, Any]:
+    """Return ``source``, ``targets``, ``waivers`` and ``maintenance`` as JSON values, without what is not set."""
+    shown = inventory.model_copy(update=_narrowed(inventory, targets) | {"targets": tuple(targets)})
+    return shown.model_dump(mode="json", exclude_none=True)
+
+
+def to_yaml(inventory: Inventory, targets: Sequence[Target]) -> str:
+    """Return a native inventory that resolves to the same targets, waivers and maintenance, in the same order.
+
+    Each host carries its own settings; a group is only a list of names. ``hosts`` comes first and gives the order.
+    """
+    groups: dict[str, list[str]] = {}
+    for target in targets:
+        for group in target.groups:
+            groups.setdefault(group, []).append(target.name)
+    document: dict[str, Any] = {"hosts": {target.name: _settings(target) for target in targets}}
+    if groups:
+        document["groups"] = {name: {"hosts": fold(hosts)} for name, hosts in sorted(groups.items())}
+    for section, entries in _narrowed(inventory, targets).items():
+        if entries:
+            document[section] = [entry.model_dump() for entry in entries]
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+
+
+def rows(targets: Sequence[Target]) -> list[tuple[str, ...]]:
+    """Return one row a target, in the order of ``HEADERS``. What ssh config decides is empty."""
+    return [
+        (
+            target.name,
+            _address(target),
+            target.user or "",
+            target.proxy_jump or "",
+            ",".join(target.groups),
+            ", ".join(item if isinstance(item, str) else item.path for item in target.venvs),
+            _expectations(target.expect),
+        )
+        for target in targets
+    ]
+
+
+def _address(target: Target) -> str:
+    address = target.address or ""
+    if target.port is None:
+        return address
+    return f"[{address}]:{target.port}" if ":" in address else f"{address}:{target.port}"
+
+
+def _expectations(expect: Expect) -> str:
+    given = expect.model_dump(exclude_none=True)
+    files = given.pop("files", {})
+    texts = [f"{key}{'' if str(value)[:1] in '<>=!~' else '='}{value}" for key, value in given.items()]
+    return ", ".join(texts + ([f"{len(files)} file{'s'[: len(files) != 1]}"] if files else []))
+
+
+def _settings(target: Target) -> dict[str, Any]:
+    settings = target.model_dump(exclude_defaults=True, exclude={"name", "groups", "venvs", "expect"})
+    if target.venvs != Target.model_fields["venvs"].default:
+        settings["venvs"] = [
+            item if isinstance(item, str) else _item(item.path, item.expect) for item in target.venvs
+        ]
+    expect = target.expect.model_dump(exclude_none=True)
+    return settings | ({"expect": expect} if expect else {})
+
+
+def _item(path: str, expect: Expect) -> str | dict[str, Any]:
+    given = expect.model_dump(exclude_none=True)
+    return {"path": path, "expect": given} if given else path
+
+
+def _narrowed(inventory: Inventory, targets: Sequence[Target]) -> dict[str, tuple[Waiver | Maintenance, ...]]:
+    """Return waivers and maintenance of the chosen targets alone."""
+    chosen = {target.name for target in targets}
+    narrowed: dict[str, tuple[Waiver | Maintenance, ...]] = {}
+    for section, entries in (("waivers", inventory.waivers), ("maintenance", inventory.maintenance)):
+        kept: list[Waiver | Maintenance] = []
+        for entry in entries:
+            hosts = [name for name in expand(entry.hosts) if name in chosen]
+            if hosts:
+                kept.append(entry.model_copy(update={"hosts": fold(hosts)}))
+        narrowed[section] = tuple(kept)
+    return narrowed

@@ -1,0 +1,96 @@
+"""Where an inventory's text comes from: a file, a folder, standard input. Bounded, and decoded.
+
+In: what the user named. Out: :class:`Text` records, one a file. Errors are collected as problems, not raised.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from fleetcheck.errors import Problem
+
+MAX_BYTES = 2 << 20
+MAX_FILES = 1000
+SUFFIXES = (".yaml", ".yml")
+STDIN = "<stdin>"
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of one file. ``name`` is how its lines are named in errors."""
+
+    name: str
+    text: str
+
+
+def read_path(path: Path, problems: list[Problem]) -> list[Text]:
+    """Return the text of a file, or of every ``*.yaml`` and ``*.yml`` of a folder, in the order of their names.
+
+    Hidden files and sub-folders are left alone. A file that cannot be read is a problem, the others are read.
+    """
+    files = [path]
+    try:
+        if path.is_dir():
+            files = _files(path)
+            if not files:
+                problems.append(Problem(str(path), None, "the folder holds no .yaml or .yml file"))
+            if len(files) > MAX_FILES:
+                problems.append(Problem(str(path), None, f"more than {MAX_FILES} files; this is no inventory"))
+                return []
+    except OSError as error:
+        problems.append(Problem(str(path), None, f"cannot be read: {error.strerror}"))
+        return []
+    texts = []
+    for file in files:
+        try:
+            with file.open("rb") as stream:
+                text = _read(str(file), stream, problems)
+        except OSError as error:
+            problems.append(Problem(str(file), None, f"cannot be read: {error.strerror}"))
+        else:
+            texts += text
+    return texts
+
+
+def read_stream(stream: TextIO | None, problems: list[Problem]) -> list[Text]:
+    """Return the text of standard input, or of the stream given in its place."""
+    stream = stream or sys.stdin
+    buffer = getattr(stream, "buffer", None)
+    if buffer is not None:
+        return _read(STDIN, buffer, problems)
+    return decode(STDIN, stream.read(MAX_BYTES + 1).encode(), problems)
+
+
+def decode(name: str, data: bytes, problems: list[Problem]) -> list[Text]:
+    """Return the text of ``data``. A byte-order mark and CRLF are taken as they come; binary data is a problem."""
+    if len(data) > MAX_BYTES:
+        problems.append(Problem(name, None, f"larger than {MAX_BYTES >> 20} MB; this is no inventory"))
+        return []
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problems.append(Problem(name, line, "not UTF-8 text"))
+        return []
+    control = CONTROL.search(text)
+    if control:
+        line = text.count("\n", 0, control.start()) + 1
+        problems.append(Problem(name, line, f"not a text: control character {ascii(control[0])[1:-1]}"))
+        return []
+    return [Text(name, text)]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(
+        path for path in folder.iterdir()
+        if path.suffix in SUFFIXES and not path.name.startswith(".") and not path.is_dir()
+    )  # fmt: skip
+
+
+def _read(name: str, stream: BinaryIO, problems: list[Problem]) -> list[Text]:
+    return decode(name, stream.read(MAX_BYTES + 1), problems)

@@ -1,0 +1,107 @@
+"""The table: a summary, one row a host and environment, the findings, and what was not checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tabulate import tabulate
+
+from fleetcheck.report.findings import groups, lines, sentence, waived
+from fleetcheck.report.nodes import fold, wrap
+from fleetcheck.report.rows import entries, fit
+from fleetcheck.report.text import clean, paint
+from fleetcheck.rules.finding import SEVERITIES
+from fleetcheck.run import HostResult, Run
+
+_PLURAL = {"error": "errors", "warning": "warnings"}
+MESSAGES = 3
+"""How many messages of hosts that failed alike are shown unless all are asked for; every host is named."""
+
+
+def render(run: Run, *, wide: bool, width: int, colour: bool) -> str:
+    """Return the report as text with a line end.
+
+    ``width`` is in terminal columns; 0 means that nothing is shortened or broken, and so does ``wide``, which also
+    shows every healthy host in a row of its own. ``colour`` adds ANSI colours; without it the text is free of
+    control characters whatever the hosts said.
+    """
+    width = 0 if wide else width
+    blocks = [list(_summary(run, width, colour))]
+    if run.hosts:
+        blocks.append(list(_table(run, wide, width, colour)))
+    found = groups(run.findings)
+    told = [list(lines(group, width, wide=wide, colour=colour)) for group in found]
+    notes = sum(group.worst == 0 for group in found)
+    blocks += told[: len(told) - notes]
+    missing = list(_unseen(run, wide, width, colour))
+    blocks += [missing] if missing else []
+    blocks += told[len(told) - notes :]
+    accepted = list(waived(run.findings, width))
+    blocks += [[paint("Waived", "title", colour), *accepted]] if accepted else []
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def summary(run: Run) -> str:
+    """Return the run in one line: hosts by verdict, findings by severity."""
+    totals = run.summary
+    parts = [f"{totals.ok} ok", f"{totals.findings} with findings"]
+    if totals.not_checked:
+        ends: dict[str, int] = dict(totals.by_outcome.items())
+        ends.pop("checked", None)
+        parts.append(f"{totals.not_checked} not checked ({_counts(ends)})")
+    live = Counter(finding.severity for finding in run.findings if not finding.waived)
+    graded: dict[str, int] = {
+        _PLURAL.get(severity, severity) if live[severity] > 1 else severity: live[severity]
+        for severity in reversed(SEVERITIES)
+        if live[severity]
+    }
+    accepted = sum(finding.waived is not None for finding in run.findings)
+    if accepted:
+        graded["waived"] = accepted
+    hosts = "1 host" if totals.hosts == 1 else f"{totals.hosts} hosts"
+    return f"{hosts}: {', '.join(parts)}; findings: {_counts(graded) or 'none'}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _summary(run: Run, width: int, colour: bool) -> Iterator[str]:
+    if not run.run.complete:
+        early = "Interrupted: this run ended before every host was looked at."
+        yield from (paint(line, "warning", colour) for line in sentence(early, width, ""))
+    yield from (paint(line, "title", colour) for line in sentence(summary(run), width, ""))
+
+
+def _table(run: Run, wide: bool, width: int, colour: bool) -> Iterator[str]:
+    fitted = fit(entries(run, wide=wide), width, colour)
+    # The header is a row: tabulate makes a column two wider than a header that is its widest cell.
+    rows = [fitted.header, *fitted.rows]
+    text = tabulate(rows, tablefmt="plain", disable_numparse=True, stralign="left")
+    yield from (line.rstrip() for line in text.splitlines())
+    if fitted.left_out:
+        yield paint(f"Without room here: {', '.join(fitted.left_out)}. See --wide.", "dim", colour)
+
+
+def _unseen(run: Run, wide: bool, width: int, colour: bool) -> Iterator[str]:
+    """Yield the hosts that were not checked, grouped by how the look ended."""
+    failed: dict[tuple[str, str | None, str | None], list[HostResult]] = {}
+    for host in run.hosts:
+        if host.verdict not in ("ok", "findings"):
+            failed.setdefault((host.outcome, host.stage, host.detail), []).append(host)
+    if failed:
+        yield paint("Not checked", "title", colour)
+    for (outcome, stage, detail), hosts in failed.items():
+        where = ", ".join(clean(part, 60) for part in (detail, stage and f"stage {stage}") if part)
+        lead = f"{outcome} ({where}):" if where else f"{outcome}:"
+        room = max(40, width - len(lead) - 3) if width else 1 << 30
+        first, *others = wrap(fold(host.name for host in hosts), room)
+        yield f"  {paint(lead, 'warning', colour)} {first}"
+        yield from (f"    {line}" for line in others)
+        said = list(dict.fromkeys(clean(host.message, 1000) for host in hosts if host.message))
+        shown = said if wide else said[:MESSAGES]
+        for message in shown:
+            yield from sentence(message, width, "    ")
+        if len(said) > len(shown):
+            yield f"    and {len(said) - len(shown)} more messages, shown by --wide"

@@ -1,0 +1,148 @@
+"""One example host for each rule: what is expected, and facts on which the rule fires. For documentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleetcheck.facts.records import HostFacts
+from fleetcheck.inventory.model import Target
+from fleetcheck.rules.finding import Finding
+from fleetcheck.rules.judge import judge_host
+
+VENV = "/opt/venvs/serve"
+ROOT = f"{VENV}/lib/python3.12/site-packages/flashinfer"
+HEADER = "data/include/flashinfer/comm/trtllm_allreduce.cuh"
+GPUS: dict[str, Any] = {
+    "state": "ok",
+    "count": 8,
+    "pci_count": 8,
+    "compute_capability": ["12.0"],
+    "names": ["NVIDIA RTX PRO 6000 Blackwell Server Edition"],
+    "driver": "580.95.05",
+}
+
+
+def venv(flashinfer: dict[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
+    """Return an environment with FlashInfer 0.6.2 in good order, but for what is given."""
+    package = {
+        "version": "0.6.2",
+        "root": ROOT,
+        "csrc_dir": f"{ROOT}/data/csrc",
+        "csrc_real": f"{ROOT}/data/csrc",
+        "csrc_default": f"{ROOT}/data/csrc",
+        "csrc_state": "complete",
+        "env_record": "match",
+        "install": "wheel",
+    }
+    return {"path": VENV, "item": VENV, "flashinfer": {**package, **(flashinfer or {})}, **facts}
+
+
+def fusion(verdict: str, **facts: Any) -> dict[str, Any]:
+    """Return an environment of which the facts give this verdict on all-reduce fusion."""
+    return {"verdict": verdict, "gate_state": "read", "gate_file": "jit/comm.py", **facts}
+
+
+def bare(state: str, **facts: Any) -> dict[str, Any]:
+    """Return an environment without FlashInfer."""
+    return {"path": VENV, "item": VENV, "state": state, **facts}
+
+
+def gpus(**facts: Any) -> dict[str, Any]:
+    """Return the facts of a host with these GPUs and an environment in good order."""
+    return {"gpus": {**GPUS, **facts}, "venvs": [venv()], "venvs_known": True}
+
+
+def mute(state: str, **facts: Any) -> dict[str, Any]:
+    """Return the facts of a host whose nvidia-smi listed nothing."""
+    return {"gpus": {"state": state, "pci_count": 8, **facts}, "venvs": [venv()], "venvs_known": True}
+
+
+def host(*venvs: dict[str, Any], **facts: Any) -> dict[str, Any]:
+    """Return the facts of a host with its GPUs in good order and these environments."""
+    return {"gpus": GPUS, "venvs": list(venvs), "venvs_known": True, **facts}
+
+
+ADMITTED = {"gate": [9, 10, 12], "guards": 13}
+BUS = "00000000:05:00.0"
+EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "activate-mismatch": ({}, host(venv(activation_matches=False, activated_prefix="/root/old-env"))),
+    "compute-capability": ({"compute_capability": "12.0"}, gpus(compute_capability=["9.0"])),
+    "csrc-decoy": ({}, host(venv({"decoy": f"{ROOT}/csrc", "decoy_files": 2}))),
+    "csrc-incomplete": (
+        {},
+        host(
+            venv(
+                {
+                    "csrc_state": "incomplete",
+                    "csrc_missing": ["trtllm_allreduce_fusion.cu"],
+                    "csrc_missing_count": 1,
+                }
+            )
+        ),
+    ),
+    "csrc-missing": ({}, host(venv({"csrc_state": "missing"}))),
+    "csrc-unexpected": ({"csrc_dir": f"{ROOT}/csrc"}, host(venv())),
+    "driver-mismatch": ({}, mute("driver-mismatch", driver="570.169", driver_userspace="580.95")),
+    "driver-unloaded": ({"gpus": 8}, mute("driver-unloaded")),
+    "driver-version": ({"driver": ">=580.95.05"}, gpus(driver="570.169")),
+    "env-edited": (
+        {},
+        host(
+            venv(
+                {
+                    "env_record": "mismatch",
+                    "csrc_dir": "/root/flashinfer/csrc",
+                    "csrc_real": "/root/flashinfer/csrc",
+                }
+            )
+        ),
+    ),
+    "expectation-unchecked": ({"sglang": ">=0.5.18"}, host(bare("ok", packages={"sglang": "main"}))),
+    "expectation-unmet": ({"flashinfer": ">=0.6.17"}, host(venv())),
+    "flashinfer-missing": ({}, host(bare("no-flashinfer"))),
+    "flashinfer-remnant": ({}, host(bare("remnant", flashinfer={"root": ROOT}))),
+    "fusion-gate-unreadable": (
+        {},
+        host(venv(fusion=fusion("unreadable", gate_state="unreadable", gate_error="SyntaxError in line 60"))),
+    ),
+    "fusion-patched": ({}, host(venv(fusion=fusion("patched", gate=[9, 10, 12], guards=0)))),
+    "fusion-refused": ({}, host(venv(fusion=fusion("refused", gate=[9, 10], guards=13)))),
+    "fusion-unsafe-patch": (
+        {},
+        host(venv({"modified": ["jit/comm.py"]}, fusion=fusion("unsafe-patch", **ADMITTED))),
+    ),
+    "gpu-count": ({"gpus": 8}, gpus(count=7, pci_count=7)),
+    "gpu-fault": (
+        {},
+        gpus(state="fault", count=7, devices=[{"bus_id": BUS, "state": "fault", "note": "GPU is lost."}]),
+    ),
+    "gpu-missing": (
+        {"gpus": 8},
+        gpus(state="missing", count=7, devices=[{"bus_id": BUS, "state": "missing"}]),
+    ),
+    "gpu-name": (
+        {"gpu_name": "NVIDIA RTX PRO 6000 Blackwell Server Edition"},
+        gpus(names=["NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"]),
+    ),
+    "gpu-unreadable": (
+        {},
+        mute("nvml-error", diagnostics=["Failed to initialize NVML: Unknown Error"]),
+    ),
+    "package-modified": ({}, host(venv({"modified": ["comm/mapping.py"]}))),
+    "smi-hung": ({"gpus": 8}, mute("hung")),
+    "smi-missing": ({"gpus": 8}, mute("smi-missing", driver="580.95.05")),
+    "venv-broken": ({}, host(bare("broken", error="bin/python is a link to /usr/bin/python3.10, which is gone"))),
+    "venv-missing": ({}, host(bare("missing"))),
+    "venv-none": ({}, host()),
+    "venv-unreadable": ({}, host(bare("unreadable", error="Permission denied"))),
+}
+"""Rule to ``(expect, facts)``, as an inventory and the JSON document would give them."""
+
+
+def example(slug: str) -> tuple[Finding, ...]:
+    """Return what is found on the example host of a rule, the rule's own finding first."""
+    expect, facts = EXAMPLES[slug]
+    venvs = [{"path": VENV}] if facts["venvs"] else ["running", "usual"]
+    target = Target.model_validate({"name": "gpu01", "venvs": venvs, "expect": expect})
+    findings = judge_host(target, HostFacts.model_validate(facts))
+    return tuple(sorted(findings, key=lambda finding: finding.rule != slug))

@@ -1,0 +1,230 @@
+"""Rules on FlashInfer's TRT-LLM all-reduce: its gate, its header, and this host's GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleetcheck.facts.records import Fusion, Venv
+from fleetcheck.rules import text
+from fleetcheck.rules.rule import Hit, Look, rule
+from fleetcheck.rules.versions import below
+
+FIXED = "0.6.17"
+"""The first release whose gate admits major 12 and whose header has no guard against it (flashinfer#3903)."""
+GUARDS = 13
+"""How many guards the header holds in the releases from 0.5.3 to 0.6.16."""
+PR = "https://github.com/flashinfer-ai/flashinfer/pull/3903"
+SGLANG_PR = "https://github.com/sgl-project/sglang/pull/32330"
+SGLANG_CRASH = "https://github.com/sgl-project/sglang/issues/15650"
+GATE = "package-modified/gate"
+
+
+def judged(look: Look, verdict: str) -> Iterator[tuple[Venv, Fusion]]:
+    """Yield the environments of which the facts give this verdict."""
+    for venv in look.facts.venvs:
+        if venv.state == "ok" and venv.fusion is not None and venv.fusion.verdict == verdict:
+            yield venv, venv.fusion
+
+
+def package(venv: Venv) -> str:
+    """Return ``FlashInfer 0.6.2``, as far as it is known."""
+    return text.name(venv.flashinfer) if venv.flashinfer is not None else "FlashInfer"
+
+
+def version(venv: Venv) -> str | None:
+    """Return the version of FlashInfer in this environment, None where it is not known."""
+    return venv.flashinfer.version if venv.flashinfer is not None else None
+
+
+def majors(fusion: Fusion) -> str:
+    """Return what the gate admits, in words."""
+    if fusion.gate is None:
+        return "every compute capability"
+    return f"majors {', '.join(map(str, fusion.gate))}" if fusion.gate else "no major"
+
+
+def capability(look: Look, major: str = "") -> str:
+    """Return this host's compute capabilities in words, those of one major where it is given (``12.``)."""
+    expected = look.target.expect.compute_capability
+    known = look.facts.gpus.compute_capability or ((expected,) if expected is not None else ())
+    seen = [text.brief(one) for one in known if one.startswith(major)]
+    return f"compute capability {', '.join(seen)}" if seen else "this host's GPUs"
+
+
+def gate_path(venv: Venv) -> str | None:
+    """Return the path of the file that holds the gate, None where it is not known."""
+    gate = venv.fusion.gate_file if venv.fusion is not None else None
+    root = venv.flashinfer.root if venv.flashinfer is not None else None
+    return f"{root}/{gate}" if gate and root and not gate.startswith("/") else gate
+
+
+def back_to_release(venv: Venv) -> tuple[str, ...]:
+    """Return the steps that put the release's gate back, and those to a release that supports the GPUs."""
+    found = venv.flashinfer
+    built = found.constants.get("FLASHINFER_JIT_DIR") if found is not None else None
+    module = f"{built}/trtllm_comm" if isinstance(built, str) else None
+    upgrade = f"{text.python(venv)} -m pip install {text.quote(f'flashinfer-python>={FIXED}')}"
+    path = gate_path(venv)
+    return (
+        *((f"grep -n -A 20 'def gen_trtllm_comm_module' {text.quote(path)}",) if path else ()),
+        text.reinstall(venv, found),
+        *((f"mv {text.quote(module)} {text.quote(f'{module}.unsafe')}  # its build",) if module else ()),
+        f"Or: {upgrade}  # the release that supports these GPUs; sglang pins FlashInfer exactly, move both",
+        text.RESTART,
+    )
+
+
+@rule(
+    "fusion-refused",
+    "fusion",
+    "info",
+    summary="FlashInfer's gate keeps its TRT-LLM all-reduce off this host's GPUs.",
+    explanation=(
+        "`gen_trtllm_comm_module` compiles for the majors in its list alone: 9 and 10 from 0.3.1 to "
+        "0.6.16, and 12 too from 0.6.17. On other GPUs its first use raises RuntimeError. This is how the "
+        "release is meant, and serving without all-reduce fusion is correct."
+    ),
+    remedy=(
+        "Nothing is to be mended. If the fusion is wanted, move to FlashInfer 0.6.17 or newer with a "
+        "framework that allows it there. Do not widen the gate by hand."
+    ),
+    references=(PR, SGLANG_CRASH),
+)
+def fusion_refused(look: Look) -> Iterator[Hit]:
+    """Fire where the gate's majors miss this host's GPUs."""
+    for venv, fusion in judged(look, "refused"):
+        newer = below(version(venv), FIXED)
+        yield Hit(
+            f"The gate of {package(venv)} admits {majors(fusion)}, so all-reduce fusion is refused on "
+            f"{capability(look)}.",
+            venv=venv.path,
+            seen=fusion.gate,
+            basis="resolved",
+            remedy=(
+                "Nothing to mend: the release does not support it here, and serving without it is correct.",
+                *(
+                    (f"If it is wanted, move to FlashInfer {FIXED} or newer; do not widen the gate by hand.",)
+                    if newer
+                    else ()
+                ),
+            ),
+        )
+
+
+@rule(
+    "fusion-unsafe-patch",
+    "fusion",
+    "error",
+    summary="The gate admits these GPUs, but the header compiles plain all-reduce kernels to nothing for them.",
+    explanation=(
+        "Until 0.6.16 `trtllm_allreduce.cuh` holds 13 guards `__CUDA_ARCH__ < 1200`. With the gate alone "
+        "widened, the build succeeds, and all 480 instances of "
+        "`lamport_style_one_shot_all_reduce_norm_kernel` are compiled to an empty body for compute "
+        "capability 12.x. A call of `trtllm_custom_all_reduce` then succeeds and returns whatever was in "
+        "the buffer: wrong tokens, no error. The host wrapper's pointer stride is wrong there as well for "
+        "any world size but 16. The guards stand in that header alone: the fused kernels that sglang calls "
+        "(`trtllm_allreduce_fusion`) are real code, compiled but never validated upstream on compute "
+        "capability 12.x below 0.6.17. sglang's own gates keep compute capability 12.x off them "
+        "too (0.5.5 to 0.5.7 excepted, which could crash there), so a patched FlashInfer alone changes "
+        "nothing in it."
+    ),
+    remedy=(
+        "Put the release's files back (fusion is then refused, which is correct), or move to FlashInfer "
+        "0.6.17 or newer, which fixed gate, header and stride together. Move what was built out of the JIT "
+        "cache, and restart what serves. Do not remove the guards by hand."
+    ),
+    references=(PR, SGLANG_PR),
+    causes=(GATE,),
+)
+def fusion_unsafe_patch(look: Look) -> Iterator[Hit]:
+    """Fire where the gate admits compute capability 12.x over a header that still guards against it."""
+    for venv, fusion in judged(look, "unsafe-patch"):
+        guards = "guards" if fusion.guards is None else text.plural(fusion.guards, "guard")
+        verb = "compiles" if fusion.guards == 1 else "compile"
+        # Measured with all 13 guards of 0.6.2, built for 12.0: each of the 480 instances is empty.
+        kernels = "480 plain lamport kernels" if fusion.guards == GUARDS else "plain lamport kernels"
+        old = version(venv) is None or below(version(venv), FIXED)
+        fused = (
+            "; the fused kernels that sglang calls (trtllm_allreduce_fusion) are real code, but below "
+            f"{FIXED} they were never validated there"
+        )
+        yield Hit(
+            f"The gate of {package(venv)} admits {majors(fusion)}, yet {guards} in trtllm_allreduce.cuh "
+            f"{verb} its {kernels} to empty bodies on {capability(look, '12.')}, so a call of "
+            "trtllm_custom_all_reduce succeeds and returns whatever was in the buffer"
+            f"{fused if old else ''}.",
+            venv=venv.path,
+            expected={"guards": 0},
+            seen={"gate": fusion.gate, "guards": fusion.guards},
+            basis="resolved",
+            remedy=back_to_release(venv),
+        )
+
+
+@rule(
+    "fusion-patched",
+    "fusion",
+    "warning",
+    summary=("A local edit admits these GPUs to FlashInfer's TRT-LLM all-reduce; the header has no guard left."),
+    explanation=(
+        "Gate and header were both changed by hand, so the kernels are real code. Upstream never validated "
+        "them in this release on these GPUs. Before 0.6.17 the host wrapper in `csrc/trtllm_allreduce.cu` "
+        "also computes a wrong pointer stride for any world size but 16, which an edit of gate and header "
+        "leaves in place."
+    ),
+    remedy=(
+        "Move to FlashInfer 0.6.17 or newer, which supports these GPUs. If the patch is to stay, check "
+        "that it carries the stride fix, and name its files under `expect.files`."
+    ),
+    references=(PR,),
+    causes=(GATE,),
+)
+def fusion_patched(look: Look) -> Iterator[Hit]:
+    """Fire where a local edit admits the GPUs and no guard is left."""
+    for venv, fusion in judged(look, "patched"):
+        old = below(version(venv), FIXED)
+        stride = f"; below {FIXED} the pointer stride in csrc/trtllm_allreduce.cu has to be mended as well"
+        yield Hit(
+            f"A local edit makes the gate of {package(venv)} admit {majors(fusion)}, with no guard left in "
+            f"the header; upstream never validated this on {capability(look)}{stride if old else ''}.",
+            venv=venv.path,
+            expected="release",
+            seen={"gate": fusion.gate, "guards": fusion.guards},
+            basis="resolved",
+            remedy=back_to_release(venv),
+        )
+
+
+@rule(
+    "fusion-gate-unreadable",
+    "fusion",
+    "warning",
+    summary="FlashInfer's gate could not be read, so it is not known whether all-reduce fusion is allowed.",
+    explanation=(
+        "The list of majors is read from `gen_trtllm_comm_module` without running it. A file that is no "
+        "longer Python (a bad patch), a list that is computed, or a file that may not be read leaves it "
+        "unknown."
+    ),
+    remedy="Look at the function; if it was patched, install the same version again.",
+    references=(PR,),
+    causes=(GATE, "expectation-unchecked/allreduce_fusion"),
+)
+def fusion_gate_unreadable(look: Look) -> Iterator[Hit]:
+    """Fire where the file is there and its gate could not be read."""
+    for venv, fusion in judged(look, "unreadable"):
+        path = gate_path(venv)
+        yield Hit(
+            f"The gate of {package(venv)} could not be read from {text.brief(path, 'its files')}: "
+            f"{text.brief(fusion.gate_error)}.",
+            venv=venv.path,
+            seen=fusion.gate_error,
+            basis="resolved",
+            remedy=(
+                *((f"grep -n -A 20 'def gen_trtllm_comm_module' {text.quote(path)}",) if path else ()),
+                text.reinstall(venv, venv.flashinfer),
+                text.RESTART,
+            ),
+        )
+
+
+RULES = (fusion_refused, fusion_unsafe_patch, fusion_patched, fusion_gate_unreadable)

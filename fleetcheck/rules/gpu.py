@@ -1,0 +1,260 @@
+"""Rules on the GPUs of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleetcheck.facts.records import Gpus
+from fleetcheck.rules import text
+from fleetcheck.rules.finding import Severity
+from fleetcheck.rules.rule import Hit, Look, rule
+
+SMI = "https://docs.nvidia.com/deploy/nvidia-smi/index.html"
+XID = "https://docs.nvidia.com/deploy/xid-errors/index.html"
+OPEN = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues"
+GPU_KEYS = ("gpus", "gpu_name", "compute_capability", "driver", "link")
+LIST_PCI = "lspci -d 10de: -nn | grep -E '\\[030[02]\\]'"
+COUNTED = ("ok", "missing", "fault", "no-gpu")
+"""States in which nvidia-smi answered, so that its rows can be counted."""
+UNCHECKED = tuple(f"expectation-unchecked/{key}" for key in (*GPU_KEYS, "allreduce_fusion"))
+BLIND = ("gpu-count", "gpu-name", "compute-capability", "gpu-missing", "gpu-fault", *UNCHECKED)
+
+
+def counted(gpus: Gpus) -> int | None:
+    """Return how many GPUs there are, None where nvidia-smi did not tell: a silent host does not have 0 of 8.
+
+    One that hung half-way gave some rows, which are no count either.
+    """
+    if gpus.count is None:
+        return None
+    rows = gpus.state == "unknown" and any(device.uuid is not None for device in gpus.devices)
+    return gpus.count if gpus.state in COUNTED or rows else None
+
+
+def absence(look: Look) -> Severity:
+    """Return how grave a mute driver is: no fault where no GPU is expected and PCI shows none."""
+    return "info" if look.target.expect.gpus == 0 and not look.facts.gpus.pci_count else "error"
+
+
+def said(gpus: Gpus) -> str:
+    """Return the first lines that nvidia-smi printed beside rows."""
+    return text.brief("; ".join(gpus.diagnostics[:2]), "it gave no reason")
+
+
+@rule(
+    "gpu-count",
+    "gpu",
+    "error",
+    summary="The number of GPUs is not the expected one.",
+    explanation=(
+        "nvidia-smi's rows are counted and compared with `expect.gpus`. Where nvidia-smi did not answer, "
+        "nothing was counted, and the expectation is `expectation-unchecked` under what kept it from "
+        "answering. A host without any GPU, for which no number is expected, is a warning."
+    ),
+    remedy=(
+        "Look for the lost GPU on PCI and in the kernel log; a reboot or a power cycle usually brings it back."
+    ),
+    references=("https://github.com/NVIDIA/NVSentinel/issues/684", SMI),
+    causes=("expectation-unchecked/gpu_name", "expectation-unchecked/compute_capability"),
+)
+def gpu_count(look: Look) -> Iterator[Hit]:
+    """Fire where GPUs were counted and their number differs."""
+    gpus, expected = look.facts.gpus, look.target.expect.gpus
+    count = counted(gpus)
+    if expected is None and gpus.state == "no-gpu":
+        yield Hit(
+            "No GPU was found on this host.",
+            severity="warning",
+            seen=0,
+            remedy=(LIST_PCI, "If this host is to have none, set expect.gpus to 0 in the inventory."),
+        )
+    if expected is None or count is None or count == expected:
+        return
+    pci = "" if gpus.pci_count is None else f"; PCI lists {gpus.pci_count}"
+    yield Hit(
+        f"{count} of {expected} expected GPUs are there{pci}."
+        if count < expected
+        else f"{text.plural(count, 'GPU')} {'is' if count == 1 else 'are'} there, {expected} expected{pci}.",
+        expected=expected,
+        seen=count,
+        remedy=(
+            LIST_PCI,
+            "sudo dmesg | grep -iE 'xid|nvrm'",
+            "If the number is meant, set expect.gpus in the inventory." if count > expected else text.REBOOT,
+        ),
+    )
+
+
+@rule(
+    "gpu-missing",
+    "gpu",
+    "error",
+    summary="PCI lists a GPU that nvidia-smi does not.",
+    explanation=(
+        "The board is on the bus, but the driver did not bring it up, or lost it. nvidia-smi lists the "
+        "others and may exit with 0. For RTX PRO 6000 Blackwell a proprietary kernel module does the same: "
+        "these GPUs need the open one."
+    ),
+    remedy="Read the kernel log for the bus id; drain the host, then reboot or power-cycle it.",
+    references=("https://github.com/NVIDIA/NVSentinel/issues/684", f"{OPEN}/872"),
+    causes=("gpu-count", *UNCHECKED),
+)
+def gpu_missing(look: Look) -> Iterator[Hit]:
+    """Fire for each GPU that PCI alone shows, where nvidia-smi did answer."""
+    gpus = look.facts.gpus
+    if gpus.state not in ("ok", "missing", "fault", "no-gpu"):
+        return
+    lost = [device for device in gpus.devices if device.state == "missing"]
+    for device in lost:
+        where = device.bus_id or device.uuid
+        yield Hit(
+            f"PCI lists the GPU {text.brief(where, 'without a bus id')}, nvidia-smi does not.",
+            gpu=device.uuid or device.bus_id,
+            expected="listed",
+            seen="missing",
+            remedy=lost_steps(where),
+        )
+    short = gpus.pci_count is not None and gpus.count is not None and gpus.pci_count > gpus.count
+    if not lost and short and gpus.state in ("missing", "no-gpu"):
+        yield Hit(
+            f"PCI lists {gpus.pci_count} GPUs, nvidia-smi {gpus.count}.",
+            expected=gpus.pci_count,
+            seen=gpus.count,
+            remedy=lost_steps(None),
+        )
+
+
+def lost_steps(bus_id: str | None) -> tuple[str, ...]:
+    """Return the steps towards a GPU that is not usable: look, then reboot."""
+    short = bus_id.lower().removeprefix("0000") if bus_id else None
+    look = f"lspci -vvs {text.quote(short)}" if short else "lspci -d 10de: -nn"
+    return (look, "sudo dmesg | grep -iE 'xid|nvrm'", text.REBOOT)
+
+
+@rule(
+    "gpu-fault",
+    "gpu",
+    "error",
+    summary="nvidia-smi names a GPU that does not work.",
+    explanation=(
+        "nvidia-smi names a device whose handle it cannot get, that is lost, or that asks for a reset. "
+        "Listed is not usable: after one GPU fell off the bus, the healthy ones may refuse new CUDA "
+        "contexts until a reboot."
+    ),
+    remedy="Read the Xid in the kernel log; drain the host, then reset the GPU, reboot, or power-cycle.",
+    references=(XID, f"{OPEN}/387"),
+    causes=("gpu-count", *UNCHECKED),
+)
+def gpu_fault(look: Look) -> Iterator[Hit]:
+    """Fire for each device that is named, or once where none is told apart."""
+    gpus = look.facts.gpus
+    bad = [device for device in gpus.devices if device.state == "fault"]
+    for device in bad:
+        which = device.bus_id or device.uuid or (f"{device.index}" if device.index is not None else None)
+        yield Hit(
+            f"nvidia-smi says of the GPU {text.brief(which, 'it does not name')}: {text.brief(device.note)}.",
+            gpu=device.uuid or device.bus_id,
+            expected="ok",
+            seen=device.note or "fault",
+            remedy=lost_steps(device.bus_id),
+        )
+    if not bad and gpus.state == "fault":
+        yield Hit(
+            f"nvidia-smi reports a GPU that does not work: {said(gpus)}.",
+            expected="ok",
+            seen="fault",
+            remedy=lost_steps(None),
+        )
+
+
+@rule(
+    "gpu-unreadable",
+    "gpu",
+    "error",
+    summary="nvidia-smi answered, but could not say what GPUs there are.",
+    explanation=(
+        "NVML or its library could not be loaded, or the audit's user may not open the devices. In a "
+        "container this happens after `systemctl daemon-reload` on its host, and a restart of the "
+        "container mends it."
+    ),
+    remedy="Give the user access to `/dev/nvidia*`, restart the container, or see why NVML does not start.",
+    references=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/251", SMI),
+    causes=BLIND,
+)
+def gpu_unreadable(look: Look) -> Iterator[Hit]:
+    """Fire where nvidia-smi ran and gave no rows for a reason without a rule of its own."""
+    gpus = look.facts.gpus
+    if gpus.state not in ("no-permission", "nvml-error") and not (gpus.state == "unknown" and gpus.diagnostics):
+        return
+    what = "may not be asked by the audit's user" if gpus.state == "no-permission" else "could not be listed"
+    yield Hit(
+        f"The GPUs {what}: {said(gpus)}.",
+        expected="ok",
+        seen=gpus.state,
+        remedy=("ls -l /dev/nvidia*; id", "nvidia-smi -L", "sudo dmesg | grep -iE 'xid|nvrm'"),
+    )
+
+
+@rule(
+    "gpu-name",
+    "gpu",
+    "error",
+    summary="A GPU is of another model than expected.",
+    explanation=(
+        "The full name is compared: `RTX PRO 6000` begins the names of three products that differ in "
+        "power, cooling and MIG."
+    ),
+    remedy=(
+        "Correct `gpu_name` in the inventory to the name that nvidia-smi prints, or see which board is in "
+        "the host."
+    ),
+    references=("https://github.com/NVIDIA/open-gpu-kernel-modules#compatible-gpus", SMI),
+)
+def gpu_name(look: Look) -> Iterator[Hit]:
+    """Fire where a name is known and is another one."""
+    gpus, expected = look.facts.gpus, look.target.expect.gpu_name
+    others = [name for name in gpus.names if name != expected]
+    if expected is not None and others:
+        yield Hit(
+            f"The GPUs are {text.listing(gpus.names)}, not {text.brief(expected)}.",
+            expected=expected,
+            seen=gpus.names,
+            remedy=("nvidia-smi -L", "If the model is meant, set expect.gpu_name to the name that this prints."),
+        )
+
+
+@rule(
+    "compute-capability",
+    "gpu",
+    "error",
+    summary="A GPU has another compute capability than expected.",
+    explanation=(
+        "What kernels a GPU can run follows from its compute capability. It is what nvidia-smi reports; "
+        "where that is too old to know the field, it is guessed from the product, and the finding is a "
+        "warning."
+    ),
+    remedy="Correct `compute_capability` in the inventory, or see which board is in the host.",
+    references=("https://developer.nvidia.com/cuda-gpus",),
+)
+def compute_capability(look: Look) -> Iterator[Hit]:
+    """Fire where a compute capability is known and is another one."""
+    gpus, expected = look.facts.gpus, look.target.expect.compute_capability
+    others = [seen for seen in gpus.compute_capability if seen != expected]
+    if expected is None or not others:
+        return
+    basis = [device.compute_capability_basis for device in gpus.devices if device.compute_capability in others]
+    guessed = bool(basis) and all(one == "guessed" for one in basis)
+    yield Hit(
+        f"The GPUs have compute capability {text.listing(gpus.compute_capability)}, not {expected}.",
+        severity="warning" if guessed else None,
+        expected=expected,
+        seen=gpus.compute_capability,
+        basis="guessed" if guessed else None,
+        remedy=(
+            "nvidia-smi --query-gpu=index,name,compute_cap --format=csv",
+            "If these GPUs are meant, set expect.compute_capability in the inventory.",
+        ),
+    )
+
+
+RULES = (gpu_count, gpu_missing, gpu_fault, gpu_unreadable, gpu_name, compute_capability)

@@ -1,0 +1,150 @@
+"""Rules on the FlashInfer package in an environment: there, removed, or changed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fleetcheck.facts.records import FlashInfer, Venv
+from fleetcheck.rules import text
+from fleetcheck.rules.csrc import RECORD, approved
+from fleetcheck.rules.rule import Hit, Look, rule
+
+PACKAGE_KEYS = ("csrc_dir", "flashinfer", "allreduce_fusion", "files")
+NO_PACKAGE = tuple(f"expectation-{state}/{key}" for state in ("unchecked", "unmet") for key in PACKAGE_KEYS)
+HEADERS = (
+    "data/include/flashinfer/comm/trtllm_allreduce.cuh",
+    "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh",
+)
+
+
+@rule(
+    "flashinfer-missing",
+    "venv",
+    "error",
+    summary="A listed environment does not hold FlashInfer.",
+    explanation=(
+        "The environment's interpreter was asked where `flashinfer` would be imported from, and it knows "
+        "none. Only environments that the inventory lists are expected to have it; discovered ones are "
+        "not."
+    ),
+    remedy="Install FlashInfer into the environment, or take the environment out of the inventory.",
+    references=(
+        "https://docs.flashinfer.ai/installation.html",
+        "https://github.com/sgl-project/sglang/issues/5034",
+    ),
+    causes=NO_PACKAGE,
+)
+def flashinfer_missing(look: Look) -> Iterator[Hit]:
+    """Fire for listed environments that are known to lack the package."""
+    for venv in look.facts.venvs:
+        if venv.state == "no-flashinfer" and venv.origin == "listed":
+            wanted = look.expect(venv).flashinfer
+            yield Hit(
+                f"FlashInfer is not installed in {text.brief(venv.path)}.",
+                venv=venv.path,
+                expected=wanted or "installed",
+                basis="resolved",
+                remedy=(
+                    f"{text.python(venv)} -m pip list",
+                    f"{text.python(venv)} -m pip install flashinfer-python",
+                    "Or take this environment out of venvs in the inventory.",
+                ),
+            )
+
+
+@rule(
+    "flashinfer-remnant",
+    "venv",
+    "error",
+    summary="Folders of a removed FlashInfer are left, and Python takes them for the package.",
+    explanation=(
+        "After `pip uninstall`, files that pip did not install stay behind (an empty `data/csrc`, caches). "
+        "Python then imports the folder as a namespace package: `import flashinfer` works, and every use "
+        "of it fails."
+    ),
+    remedy="Move the folder away, and install FlashInfer if the environment is to have it.",
+    references=("https://packaging.python.org/en/latest/guides/packaging-namespace-packages/",),
+    causes=NO_PACKAGE,
+)
+def flashinfer_remnant(look: Look) -> Iterator[Hit]:
+    """Fire where ``flashinfer`` resolves to a folder without the package."""
+    for venv in look.facts.venvs:
+        if venv.state != "remnant":
+            continue
+        root = venv.flashinfer.root if venv.flashinfer is not None else None
+        move = (f"mv {text.quote(root)} {text.quote(f'{root}.removed')}",) if root else ()
+        yield Hit(
+            f"{text.brief(root, 'A folder named flashinfer')} is what is left of a removed FlashInfer, and "
+            f"{text.brief(venv.path)} imports it as one.",
+            venv=venv.path,
+            seen=root,
+            basis="resolved",
+            remedy=(*move, f"{text.python(venv)} -m pip install flashinfer-python  # if it is to be there"),
+        )
+
+
+def modified_files(look: Look, venv: Venv, found: FlashInfer) -> list[str]:
+    """Return the package files that were changed or removed by hand, relative to its folder.
+
+    Left out is what the inventory expects, and what another rule tells of: ``jit/env.py`` (``env-edited``), and
+    sources that are gone (``csrc-missing``, ``csrc-incomplete``).
+    """
+    files = {text.inside(found, file.path): file for file in found.files}
+    names = {text.inside(found, name) for name in found.modified}
+    names |= {name for name, file in files.items() if file.record == "missing"}
+    short = found.csrc_state in ("missing", "empty", "incomplete")
+    told = {"jit/env.py"} if found.env_record in ("mismatch", "missing") else set()
+    told |= {f"data/csrc/{name}" for name in found.csrc_missing}
+    told |= {
+        name
+        for name, file in files.items()
+        if short and file.record == "missing" and name.startswith("data/csrc/")
+    }
+    expected = {name for name, file in files.items() if approved(look, venv, file.sha256)}
+    return sorted(names - told - expected)
+
+
+@rule(
+    "package-modified",
+    "venv",
+    "warning",
+    summary="Files of the installed FlashInfer are not those of the release.",
+    explanation=(
+        "The sha256 of the files that decide (Python of `jit/` and `comm/`, the all-reduce sources and "
+        "headers) is compared with the wheel's RECORD. A local patch is legitimate where it is known: name "
+        "the file and its sha256 under `expect.files`. Where only the gate and its headers are changed, "
+        "the finding is folded under the rule that says what the patch does."
+    ),
+    remedy=(
+        "If the patch is meant, put its sha256 into `expect.files`. Otherwise install the same version "
+        "again and restart what serves."
+    ),
+    references=(RECORD,),
+)
+def package_modified(look: Look) -> Iterator[Hit]:
+    """Fire where RECORD lists another content, or a file that is gone."""
+    for venv, found in look.installed():
+        changed = modified_files(look, venv, found)
+        if not changed:
+            continue
+        gate = venv.fusion.gate_file if venv.fusion is not None else None
+        patch = {*HEADERS, text.inside(found, gate) if gate else ""}
+        folded = patch.issuperset(changed)
+        verb = "is not the file" if len(changed) == 1 else "are not the files"
+        yield Hit(
+            f"{text.listing(changed)} in {text.brief(venv.path)} {verb} that {text.name(found)} "
+            "was released with.",
+            venv=venv.path,
+            key="gate" if folded else None,
+            expected="match",
+            seen=changed,
+            basis=found.basis,
+            remedy=(
+                "If this patch is meant, name each file with its sha256 under expect.files in the inventory.",
+                text.reinstall(venv, found),
+                text.RESTART,
+            ),
+        )
+
+
+RULES = (flashinfer_missing, flashinfer_remnant, package_modified)

@@ -1,0 +1,103 @@
+"""What a rule is: words for a reader, and a pure check over the facts of one host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fleetcheck.facts.records import Basis, FlashInfer, HostFacts, Venv
+from fleetcheck.inventory.model import Expect, Target, VenvItem
+from fleetcheck.rules.finding import Severity
+
+Family = Literal["csrc", "venv", "fusion", "gpu", "policy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What a check found. Rule, host and reference are added by the judge.
+
+    ``venv`` is the path of the environment, or the inventory's entry that led to none. ``severity`` replaces
+    the rule's own. ``key`` tells hits of one rule apart for causes (``expectation-unchecked/gpus``).
+    """
+
+    message: str
+    venv: str | None = None
+    gpu: str | None = None
+    key: str | None = None
+    severity: Severity | None = None
+    expected: Any = None
+    seen: Any = None
+    basis: Basis | None = None
+    remedy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One host as a check sees it: what is known, and what is expected."""
+
+    target: Target
+    facts: HostFacts
+
+    def item(self, venv: Venv) -> VenvItem | None:
+        """Return the inventory entry that named this environment, None where it was discovered."""
+        for item in self.target.venvs:
+            if isinstance(item, VenvItem) and item.path == venv.item:
+                return item
+        return None
+
+    def expect(self, venv: Venv | None = None) -> Expect:
+        """Return the host's expectations, with those of the environment's own entry over them."""
+        item = self.item(venv) if venv is not None else None
+        return self.target.expect if item is None else self.target.expect.merged(item.expect)
+
+    def sets(self, venv: Venv, key: str) -> bool:
+        """Return whether the environment's own entry gives this expectation, not just the host."""
+        item = self.item(venv)
+        return item is not None and getattr(item.expect, key) is not None
+
+    def installed(self) -> Iterable[tuple[Venv, FlashInfer]]:
+        """Yield the environments in which FlashInfer was found, with what was found."""
+        for venv in self.facts.venvs:
+            if venv.state == "ok" and venv.flashinfer is not None:
+                yield venv, venv.flashinfer
+
+
+Check = Callable[[Look], Iterable[Hit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. ``causes`` are the findings that it explains: ``slug``, or ``slug/key`` for one kind of them.
+
+    ``remedy`` says in general how it is mended; each finding has the steps for its own host.
+    """
+
+    slug: str
+    family: Family
+    severity: Severity
+    summary: str
+    explanation: str
+    remedy: str
+    references: tuple[str, ...]
+    check: Check
+    causes: tuple[str, ...] = ()
+
+
+def rule(
+    slug: str,
+    family: Family,
+    severity: Severity,
+    *,
+    summary: str,
+    explanation: str,
+    remedy: str,
+    references: tuple[str, ...],
+    causes: tuple[str, ...] = (),
+) -> Callable[[Check], Rule]:
+    """Make a :class:`Rule` of the check that is decorated."""
+
+    def wrap(check: Check) -> Rule:
+        return Rule(slug, family, severity, summary, explanation, remedy, references, check, causes)
+
+    return wrap

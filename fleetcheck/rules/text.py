@@ -1,0 +1,66 @@
+"""Words for messages and commands for remedies. Values of a host are bounded; paths are quoted for the shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from fleetcheck.facts.records import FlashInfer, Venv
+
+LONGEST = 300
+RESTART = (
+    "Restart the processes that serve from this environment; until then they keep what they loaded. "
+    "(restarts serving)"
+)
+REBOOT = "sudo systemctl reboot  # reboots the host"
+
+
+def brief(value: str | None, otherwise: str = "no reason given") -> str:
+    """Return a value of the host for use in a sentence: one line, at most 300 characters, no full stop."""
+    line = " ".join((value or "").split()).rstrip(".")
+    if len(line) > LONGEST:
+        line = line[: LONGEST - 1] + "…"
+    return line or otherwise
+
+
+def listing(values: Sequence[str], most: int = 3) -> str:
+    """Return the first values, and how many more there are."""
+    shown = ", ".join(brief(value) for value in values[:most])
+    return f"{shown} and {len(values) - most} more" if len(values) > most else shown
+
+
+def plural(number: int, word: str) -> str:
+    """Return ``1 file``, ``2 files``."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def name(found: FlashInfer) -> str:
+    """Return ``FlashInfer 0.6.2``, without the version where it is not known."""
+    return f"FlashInfer {brief(found.version)}" if found.version else "FlashInfer"
+
+
+def quote(path: str) -> str:
+    """Return a path quoted for a POSIX shell."""
+    return shlex.quote(path)
+
+
+def python(venv: Venv) -> str:
+    """Return the environment's interpreter, quoted."""
+    return quote(f"{venv.path.rstrip('/')}/bin/python")
+
+
+def reinstall(venv: Venv, found: FlashInfer | None) -> str:
+    """Return the command that puts the package's own files back, from a checkout or from an index."""
+    if found is not None and found.install in ("editable", "source") and found.root:
+        folder = found.root.rsplit("/", 1)[0]
+        return f"{python(venv)} -m pip install --no-build-isolation --no-deps -e {quote(folder)}"
+    version = f"=={found.version}" if found is not None and found.version else ""
+    # shlex.quote leaves '=' alone, which a shell takes as it stands in an argument.
+    wanted = quote(f"flashinfer-python{version}")
+    return f"{python(venv)} -m pip install --force-reinstall --no-deps {wanted}"
+
+
+def inside(found: FlashInfer, path: str) -> str:
+    """Return a path relative to FlashInfer's package folder; one elsewhere, or relative already, as it is."""
+    root = f"{found.root.rstrip('/')}/" if found.root else None
+    return path.removeprefix(root) if root is not None else path

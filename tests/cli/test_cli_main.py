@@ -1,0 +1,207 @@
+"""The program itself: cheap help, errors of one line, and exit codes that never read as a verdict by mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+from support.program import PROGRAM, call, environ, look, recording
+
+from fleetcheck import __version__
+from fleetcheck.cli import main, reference
+
+HEAVY = ("fabric", "paramiko", "pydantic", "yaml", "tabulate", "ClusterShell", "wcwidth", "cryptography")
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    check = (
+        "import sys; from fleetcheck.cli.main import run; code = run(['--help']); import json;"
+        "print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", check], env=environ(tmp_path), capture_output=True, check=True)
+    code, modules = json.loads(done.stderr)
+    assert code == 0
+    assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
+    assert not {f"fleetcheck.cli.{name}" for name in main.SUMMARIES} & set(modules)
+
+
+@pytest.mark.parametrize("name", list(main.SUMMARIES))
+def test_a_summary_is_what_the_command_says(name: str) -> None:
+    command: click.Command = import_module(f"fleetcheck.cli.{name}").command
+    assert command.get_short_help_str(limit=500) == main.SUMMARIES[name]
+
+
+def test_every_command_has_a_module_and_every_option_has_help() -> None:
+    context = click.Context(main.cli)
+    for name in main.cli.list_commands(context):
+        command = main.cli.get_command(context, name)
+        assert command is not None
+        for parameter in command.params:
+            assert isinstance(parameter, click.Argument) or parameter.help, (name, parameter.name)  # type: ignore[attr-defined]
+
+
+def test_the_reference_page_is_what_the_commands_say() -> None:
+    # Regenerate with: python -m fleetcheck.cli.reference > docs/cli.md
+    assert squeezed(DOCS.read_text()) == squeezed(reference.page())
+
+
+def test_version(tmp_path: Path) -> None:
+    done = call(tmp_path, "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"fleetcheck, version {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["--nonsense"], "No such option"),
+        (["audit", "--format", "xml"], "'xml' is not one of 'table', 'json'"),
+        (["audit", "--output", "json"], "'json' is not FORMAT:PATH; formats are json, table, evidence"),
+        (["audit", "--output", "xml:a"], "'xml' is not a format"),
+        (["audit", "--output", "json:-"], "--format"),
+        (["audit", "--limit", "sleep=3"], "limits are connect, banner, auth, channel, smi, host, run"),
+        (["audit", "--limit", "host=0"], "above 0"),
+        (["audit", "--limit", "host=nan"], "above 0"),
+        (["audit", "--limit", "host"], "above 0"),
+        (["audit", "--workers", "0"], "1<=x<=1024"),
+        (["audit", "--fail-on", "fatal"], "'info', 'warning', 'error', 'critical'"),
+        (["replay"], "Missing argument 'EVIDENCE'"),
+        (["replay", "x", "--output", "evidence:y"], "formats are json, table"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_a_two_and_says_what_is_allowed(tmp_path: Path, args: list[str], says: str) -> None:
+    done = call(tmp_path, *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert squeezed(says) in squeezed(done.stderr)
+
+
+@pytest.mark.parametrize("command", ["audit", "hosts"])
+def test_a_bad_inventory_is_a_two_with_one_line_each(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("groups:\n  a:\n    hosts: g[1-2]\n    colour: red\n  b:\n    hosts: h1\n    port: 99999\n")
+    done = call(tmp_path, command, "-i", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == [f"{path}:4", f"{path}:7"]
+
+
+def test_an_inventory_that_is_not_there_is_a_two(tmp_path: Path) -> None:
+    done = call(tmp_path, "audit", "-i", tmp_path / "none.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"not a recording\n", b"\x1f\x8bcut", b'{"schema": "\x1b[2J"}\n'])
+def test_a_recording_that_is_none_is_a_two(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "evidence"
+    path.write_bytes(content)
+    done = call(tmp_path, "replay", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.rstrip("\n").isprintable()
+
+
+@pytest.fixture
+def boom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add a command that ends as its argument says."""
+
+    @click.command()
+    @click.argument("what")
+    def command(what: str) -> None:
+        raise {
+            "bug": ValueError("it\nbroke\x1b[2J"),
+            "pipe": BrokenPipeError(32, "Broken pipe"),
+            "stop": KeyboardInterrupt(),
+        }[what]
+
+    module = ModuleType("fleetcheck.cli.boom")
+    module.command = command  # type: ignore[attr-defined]
+    monkeypatch.setitem(main.SUMMARIES, "boom", "Break.")
+    monkeypatch.setitem(sys.modules, "fleetcheck.cli.boom", module)
+
+
+@pytest.mark.usefixtures("boom")
+def test_an_unexpected_error_is_one_line_and_no_verdict(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["boom", "bug"]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err == (
+        "fleetcheck: internal error: ValueError: it\\nbroke\\x1b[2J; run again with --debug to see where\n"
+    )
+
+
+@pytest.mark.usefixtures("boom")
+def test_debug_shows_where(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--debug", "boom", "bug"]) == 2
+    assert "Traceback (most recent call last)" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("boom")
+def test_a_broken_pipe_that_is_not_stdout_is_an_internal_error(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["boom", "pipe"]) == 2
+    assert "internal error" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("boom")
+def test_an_interrupt_is_130(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["boom", "stop"]) == 130
+    assert capfd.readouterr().err.strip() == "fleetcheck: interrupted"
+
+
+def read_nothing(home: Path, *args: str | Path) -> tuple[int, bytes]:
+    """Run the program with a standard output that nobody reads."""
+    process = subprocess.Popen(
+        [*PROGRAM, *map(str, args)], env=environ(home), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, cwd=home,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    with process.stderr as stream:
+        said = stream.read()
+    return process.wait(120), said
+
+
+@pytest.mark.parametrize("args", [["--help"], ["audit", "--help"], ["--version"]])
+def test_help_that_nobody_reads_is_no_error(tmp_path: Path, args: list[str]) -> None:
+    assert read_nothing(tmp_path, *args) == (0, b"")
+
+
+def test_a_report_that_nobody_reads_keeps_its_verdict(tmp_path: Path) -> None:
+    evidence = recording(tmp_path / "e", [look("a", 7)])
+    for form in ("table", "json"):
+        assert read_nothing(tmp_path, "replay", evidence, "--format", form) == (1, b"")
+
+
+def test_a_full_disk_behind_stdout_is_a_two_and_the_files_are_written(tmp_path: Path) -> None:
+    evidence = recording(tmp_path / "e", [look("a")])
+    with Path("/dev/full").open("wb") as full:
+        done = call(tmp_path, "replay", evidence, "--output", "json:out.json", stdout=full)
+    assert (done.returncode, done.stderr) == (2, "fleetcheck: standard output: No space left on device\n")
+    assert json.loads((tmp_path / "out.json").read_text())["summary"]["hosts"] == 1
+
+
+def test_a_closed_stdout_is_a_two(tmp_path: Path) -> None:
+    evidence = recording(tmp_path / "e", [look("a")])
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, "replay", str(evidence)]
+    done = subprocess.run(shell, env=environ(tmp_path), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "fleetcheck: standard output is closed\n")
+
+
+def test_a_terminal_that_knows_few_characters_gets_numbers(tmp_path: Path) -> None:
+    evidence = recording(tmp_path / "e", [look("a")])
+    done = call(tmp_path, "replay", evidence, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "8\\xd7 9.0" in done.stdout

@@ -1,0 +1,251 @@
+"""The table: every host, worst first, in the width it was given, and harmless whatever the hosts said."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+from support import runs
+
+from fleetcheck.facts.records import Venv
+from fleetcheck.report import table
+from fleetcheck.report.text import cells
+from fleetcheck.rules.finding import Waived
+from fleetcheck.run import Run
+
+
+def render(run: Run, width: int = 0, *, wide: bool = False, colour: bool = False) -> str:
+    return table.render(run, wide=wide, width=width, colour=colour)
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the cells of the table's rows, header first; the table is the second block."""
+    lines = [line for line in text.split("\n\n")[1].splitlines() if not line.startswith("Without room")]
+    return [re.split(r" {2,}", line) for line in lines]
+
+
+def block(text: str, start: str) -> str:
+    return next(part for part in text.rstrip("\n").split("\n\n") if part.startswith(start))
+
+
+def named(row: list[str]) -> set[str]:
+    return set(NodeSet(row[0].partition(" (")[0], resolver=RESOLVER_NOGROUP))
+
+
+@pytest.mark.parametrize("width", [0, 80, 120, 200])
+@pytest.mark.parametrize("wide", [False, True])
+def test_every_host_has_its_row_with_its_verdict(width: int, wide: bool) -> None:
+    run = runs.every_kind()
+    shown: dict[str, str] = {}
+    for row in rows(render(run, width, wide=wide))[1:]:
+        shown |= dict.fromkeys(named(row), row[-1])
+    assert set(shown) == {host.name for host in run.hosts}
+    for host in run.hosts:
+        assert shown[host.name].startswith(host.verdict)
+
+
+def test_the_summary_comes_first() -> None:
+    assert render(runs.every_kind()).splitlines()[0] == (
+        "29 hosts: 17 ok, 4 with findings, 8 not checked (1 auth-failed, 1 gateway-failed, 1 host-key-changed, "
+        "1 host-key-unknown, 1 probe-error, 1 skipped, 1 timeout, 1 unreachable); "
+        "findings: 1 critical, 3 errors, 3 warnings, 16 info, 1 waived"
+    )
+    assert render(runs.run()) == "0 hosts: 0 ok, 0 with findings; findings: none\n"
+
+
+def test_worst_first_and_healthy_hosts_in_one_line() -> None:
+    shown = [row[0] for row in rows(render(runs.every_kind()))[1:]]
+    assert shown[:3] == ["gpu19.lab", "gpu18.lab", "gpu18.lab"]
+    assert shown.index("gpu21.lab") < shown.index("bad-unreachable") < shown.index("bad-skipped")
+    assert shown[-2:] == ["gpu17.lab", "gpu[01-16].lab (16)"]
+    wide = [row[0] for row in rows(render(runs.every_kind(), wide=True))[1:]]
+    assert len(wide) == len(shown) + 15
+    assert wide[-16:] == [f"gpu{number:02d}.lab" for number in range(1, 17)]
+
+
+def test_the_cells_say_what_is_known() -> None:
+    shown = {row[0] + row[3]: row for row in rows(render(runs.every_kind()))[1:]}
+    csrc = "/root/ml-env/lib/python3.11/site-packages/flashinfer"
+    assert shown["gpu18.lab/root/ml-env"][1:] == [
+        "8× 12.0", "580.95.05", "/root/ml-env", "0.6.2", f"missing {csrc}/csrc", "off", "findings (error)",
+    ]  # fmt: skip
+    assert shown["gpu18.lab/opt/other"][-1] == "findings"
+    assert shown["gpu19.lab/root/ml-env"][6] == "unknown (unsafe-patch)"
+    assert shown["gpu20.lab-"][1:] == ["hung", "580.95.05", "-", "-", "-", "-", "findings (error)"]
+    assert shown["gpu21.lab/root/ml-env"][4] == "venv missing"
+    assert shown["bad-timeout-"][1:] == ["-", "-", "-", "-", "-", "-", "timeout (why)"]
+    assert shown["gpu17.lab/opt/venvs/b"][4:] == [
+        "0.6.18", "complete /opt/venvs/b/lib/python3.11/site-packages/flashinfer/data/csrc", "on", "ok (warning)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cell"),
+    [
+        (runs.gpus(7, state="missing"), "missing, 7× 12.0"),
+        (runs.gpus(4, compute_capability=("9.0", "12.0")), "4× 9.0,12.0"),
+        (runs.gpus(0, state="no-gpu", compute_capability=()), "no-gpu"),
+        (runs.gpus(None, state="unknown", compute_capability=()), "unknown"),
+    ],
+)
+def test_gpus_in_a_cell(gpus: object, cell: str) -> None:
+    assert rows(render(runs.run(runs.host("a", gpus=gpus))))[1][1] == cell
+
+
+def test_two_drivers_are_both_shown() -> None:
+    split = runs.gpus(state="driver-mismatch", driver_userspace="570.1")
+    assert rows(render(runs.run(runs.host("a", gpus=split))))[1][2] == "580.95.05/570.1"
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_the_table_fits_and_paths_keep_their_tail(width: int) -> None:
+    names = [f"gpu{number:02d}" for number in range(1, 5)]
+    deep = "/srv/projects/inference/environments/ml-env"
+    text = render(runs.run(*(runs.host(name, venvs=(runs.venv(deep),)) for name in names)), width)
+    assert max(cells(line) for line in text.split("\n\n")[1].splitlines()) <= width
+    assert "ml-env" in text
+    assert "Without room here: DRIVER. See --wide." in text or width > 80
+
+
+@pytest.mark.parametrize(
+    ("width", "cells"), [(114, "complete …/site-packages/flashinfer/csrc"), (80, "complete …/csrc"), (55, "moved")]
+)
+def test_whole_sources_in_another_place_never_read_as_all_well(width: int, cells: str) -> None:
+    elsewhere = runs.venv(csrc_dir="/root/ml-env/lib/python3.11/site-packages/flashinfer/csrc")
+    text = render(runs.run(runs.host("a", venvs=(runs.venv(),)), runs.host("b", venvs=(elsewhere,))), width)
+    shown = {row[0]: row for row in rows(text)}
+    assert cells in shown["b"]
+    assert cells not in shown["a"]
+
+
+def test_a_table_that_cannot_fit_keeps_the_names() -> None:
+    name = "a-very-long-host-name-that-nobody-can-shorten.rack7.example.net"
+    text = render(runs.run(runs.host(name)), 40)
+    assert name in text
+    assert "Without room here: DRIVER, FLASHINFER" in text
+
+
+def test_a_long_node_set_goes_over_several_lines() -> None:
+    names = [f"gpu{number:03d}" for number in range(1, 400, 2)]
+    text = render(runs.run(*map(runs.host, names)), 100)
+    assert max(cells(line) for line in text.splitlines()) <= 100
+    first = re.sub(r"\s+", "", "".join(line[:26] for line in text.split("\n\n")[1].splitlines()[1:]))
+    assert set(NodeSet(first.partition("(")[0], resolver=RESOLVER_NOGROUP)) == set(names)
+
+
+def test_wide_characters_keep_the_columns() -> None:
+    text = render(runs.run(runs.host("a", venvs=(runs.venv("/opt/模型"), runs.venv("/opt/model")))))
+    lines = text.split("\n\n")[1].splitlines()
+    starts = {cells(line[: line.index("0.6.2")]) for line in lines[1:]}
+    assert starts == {cells(lines[0][: lines[0].index("FLASHINFER")])}
+
+
+def test_findings_fold_hosts_and_give_the_remedy_once() -> None:
+    found = tuple(
+        runs.finding(
+            f"gpu{number}", venv="/v", expected="/a", seen=["b"], basis="guessed", remedy=("do this", "then")
+        )
+        for number in range(1, 6)
+    )
+    text = render(runs.run(*(runs.host(f"gpu{number}", "findings") for number in range(1, 6)), findings=found))
+    assert block(text, "ERROR") == "\n".join([
+        "ERROR  csrc-missing  5 hosts", "  gpu[1-5]  /v", "    csrc-missing says so",
+        "    expected  /a", "    seen      b", "    basis     guessed", "    remedy",
+        "      1. do this", "      2. then",
+    ])  # fmt: skip
+    assert text.count("do this") == 1
+
+
+def test_consequences_stand_under_their_root_and_lift_it() -> None:
+    found = (
+        runs.finding("a", "root", "warning", venv="/v"),
+        runs.finding("a", "middle", "error", venv="/v", cause="root"),
+        runs.finding("a", "leaf", "critical", venv="/v", cause="middle"),
+        runs.finding("a", "other-venv", "info", venv="/w", cause="root"),
+        runs.finding("b", "middle", "error", cause="root"),
+    )
+    text = render(runs.run(runs.host("a"), runs.host("b"), findings=found))
+    assert "\n  explains middle (error) on a\n    middle says so\n  explains leaf (critical) on a\n" in block(
+        text, "CRITICAL  root"
+    )
+    assert "warning: root says so" in block(text, "CRITICAL  root")
+    assert "  b\n" in block(text, "ERROR  middle")
+    assert "  a  /w\n" in block(text, "INFO  other-venv")
+
+
+def test_a_circle_of_causes_hides_nothing() -> None:
+    found = (
+        runs.finding("a", "one", cause="two"), runs.finding("a", "two", cause="one"),
+        runs.finding("a", "self", cause="self"), runs.finding("a", "three", cause="one"),
+    )  # fmt: skip
+    text = render(runs.run(runs.host("a", "findings"), findings=found))
+    for rule in ("one", "two", "three", "self"):
+        assert f"ERROR  {rule}\n  a\n    {rule} says so" in text
+
+
+def test_a_waived_root_does_not_take_its_consequence_along() -> None:
+    waived = Waived(reason="known", until="2031-01-01")
+    found = (runs.finding("a", "root", waived=waived), runs.finding("a", "leaf", cause="root"))
+    text = render(runs.run(runs.host("a", "findings"), findings=found))
+    assert "ERROR  leaf\n  a\n" in text
+    assert "ERROR  root" not in text
+    assert "Waived\n  root, until 2031-01-01, known: a" in text
+
+
+def test_many_different_messages_are_counted_and_every_host_is_named() -> None:
+    names = [f"gpu{number:02d}" for number in range(1, 31)]
+    found = tuple(runs.finding(name, message=f"at {name}") for name in names)
+    hosts = [runs.host(name, "findings") for name in names]
+    text = block(render(runs.run(*hosts, findings=found)), "ERROR")
+    assert "  and 22 more, shown by --wide: gpu[09-30]" in text
+    wide = block(render(runs.run(*hosts, findings=found), wide=True), "ERROR")
+    assert all(f"at {name}" in wide for name in names)
+
+
+def test_hosts_not_checked_are_grouped_with_what_was_said() -> None:
+    hosts = [
+        runs.host(f"gpu{n}", "unreachable", detail="refused", message=f"gpu{n}: refused") for n in range(1, 7)
+    ]
+    text = block(render(runs.run(*hosts)), "Not checked")
+    assert "  unreachable (refused, stage connect): gpu[1-6]\n    gpu1: refused\n" in text
+    assert text.endswith("    and 3 more messages, shown by --wide")
+    assert "gpu6: refused" in render(runs.run(*hosts), wide=True)
+
+
+def test_an_interrupted_run_says_so_first() -> None:
+    assert render(runs.run(runs.host("a"), complete=False)).startswith("Interrupted: ")
+
+
+def test_commands_are_never_broken() -> None:
+    command = "cp -a " + " ".join(f"/a/path/{number}" for number in range(40))
+    text = render(runs.run(runs.host("a"), findings=(runs.finding("a", remedy=(command,)),)), 80)
+    assert command in text
+
+
+BAD = "\x1b[31m\x00\u202e=cmd()\n<script>\udcff\x9b\r" + "A" * 1_000_000
+
+
+@pytest.mark.parametrize("width", [0, 80])
+def test_a_hostile_host_harms_nothing(width: int) -> None:
+    flash = dict.fromkeys(("version", "csrc_dir"), BAD)
+    bad = runs.host(
+        "gpu1", "findings", message=BAD, detail=BAD, address=BAD, venvs=(runs.venv(BAD, **flash), Venv(path=BAD)),
+        gpus=runs.gpus(driver=BAD, names=(BAD,), compute_capability=(BAD,) * 20),
+    )  # fmt: skip
+    lost = runs.host("gpu2", "probe-error", message=BAD, detail=BAD)
+    odd = runs.host("x" + BAD[:40])
+    text = dict.fromkeys(("message", "venv", "gpu", "expected", "reference", "cause"), BAD)
+    found = runs.finding("gpu1", remedy=(BAD, BAD), seen={BAD: [BAD]}, waived=None, rule=BAD, **text)
+    waived = runs.finding("gpu1", waived=Waived(reason=BAD, until=BAD))
+    shown = render(runs.run(bad, lost, odd, findings=(found, waived)), width)
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert len(shown) < 100_000
+    assert "gpu1" in shown
+    assert "gpu2" in shown
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    run = runs.every_kind()
+    assert re.sub(r"\x1b\[[0-9;]*m", "", render(run, 120, colour=True)) == render(run, 120)
+    assert "\x1b[" in render(run, 120, colour=True)

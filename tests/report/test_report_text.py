@@ -1,0 +1,105 @@
+"""Text of a host on a terminal: nothing acts, the room is kept, names fold and unfold."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetcheck.report.nodes import fold, wrap
+from fleetcheck.report.text import cells, clean, paint, tail, value
+
+HOSTILE = [
+    ("\x1b[2J\x1b]0;owned\x07", "\\x1b[2J\\x1b]0;owned\\x07"),
+    ("a\nb\rc\td", "a\\nb\\rc\\td"),
+    ("\x00\x7f\x85\x9b", "\\x00\\x7f\\x85\\x9b"),
+    ("safe\u202egnp.exe", "safe\\u202egnp.exe"),
+    ("\u2066\u2069\u200b\u200d\ufeff\u2028", "\\u2066\\u2069\\u200b\\u200d\\ufeff\\u2028"),
+    ("\udcff", "\\udcff"),
+    ("\U000e0041", "\\U000e0041"),
+    ("e" + "\u0301" * 50, "e\u0301\u0301"),
+    ("/opt/模型 é", "/opt/模型 é"),
+]
+
+
+@pytest.mark.parametrize(("raw", "shown"), HOSTILE)
+def test_what_acts_is_escaped_and_what_is_text_stays(raw: str, shown: str) -> None:
+    assert clean(raw) == shown
+
+
+@given(st.text(st.characters(), max_size=200), st.integers(0, 100))
+def test_clean_text_is_printable_and_bounded(raw: str, limit: int) -> None:
+    shown = clean(raw, limit)
+    assert shown.isprintable()
+    assert len(shown) <= 10 * limit + 1
+    assert clean(shown, len(shown)) == shown
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    assert clean("x" * 1_000_000, 10) == "x" * 10 + "…"
+
+
+@given(st.text("/ab模é.", max_size=40), st.integers(1, 30))
+def test_a_tail_takes_its_room_and_is_the_end(path: str, room: int) -> None:
+    short = tail(path, room)
+    assert cells(short) <= room
+    assert short == path or (short.startswith("…") and path.endswith(short[1:]))
+
+
+@pytest.mark.parametrize(
+    ("path", "room", "shown"),
+    [
+        ("/root/ml-env", 12, "/root/ml-env"),
+        ("/root/ml-env", 11, "…/ml-env"),
+        ("/root/ml-env", 8, "…/ml-env"),
+        ("/root/ml-env", 5, "…-env"),
+        ("/模型/环境", 6, "…/环境"),
+        ("/a/b/", 4, "…/b/"),
+    ],
+)
+def test_paths_keep_their_tail(path: str, room: int, shown: str) -> None:
+    assert tail(path, room) == shown
+
+
+@pytest.mark.parametrize(
+    ("thing", "shown"),
+    [
+        (None, "nothing"), ("", ""), ([9, 10], "9, 10"), ((), "none"), (True, "true"), ({"a": [1]}, '{"a": [1]}'),
+        (["\x1b", "b"], "\\x1b, b"), ([1.5], "[1.5]"),
+    ],
+)  # fmt: skip
+def test_values_are_shown_for_a_person(thing: object, shown: str) -> None:
+    assert value(thing) == shown
+
+
+def test_colour_is_a_choice() -> None:
+    assert paint("x", "error", False) == "x"
+    assert re.fullmatch(r"\x1b\[31mx\x1b\[0m", paint("x", "error", True))
+
+
+@pytest.mark.parametrize(
+    ("names", "folded"),
+    [
+        ([], ""),
+        (["gpu01"], "gpu01"),
+        (["gpu01.lab", "gpu02.lab", "gpu12.lab"], "gpu[01-02,12].lab"),
+        (["b", "gpu2", "a", "gpu1", "b"], "b,gpu[1-2],a"),
+        (["r1-n1", "r1-n2", "r2-n1", "r2-n2"], "r1-n[1-2],r2-n[1-2]"),
+        (["r1-n1", "r2-n1", "r3-n1"], "r[1-3]-n1"),
+        (["10.0.0.1", "10.0.0.2"], "10.0.0.[1-2]"),
+        (["a\x1b1", "a\x1b2"], "a\\x1b[1-2]"),
+        (["n" + "9" * 5000, "n1"], "n" + "9" * 399 + "…,n1"),
+    ],
+)
+def test_names_fold(names: list[str], folded: str) -> None:
+    assert fold(names) == folded
+
+
+@given(st.lists(st.from_regex(r"\A[a-z]{1,3}[0-9]{1,4}(-n[0-9]{1,3})?(\.lab)?\Z"), max_size=40))
+def test_folded_names_unfold_to_the_same_hosts(names: list[str]) -> None:
+    folded = fold(names)
+    assert set(NodeSet(folded, resolver=RESOLVER_NOGROUP)) == set(names)
+    assert "".join(wrap(folded, 20)) == folded

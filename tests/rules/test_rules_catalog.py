@@ -1,0 +1,132 @@
+"""The catalogue: every rule is explained, shown by an example, documented, and part of no circle."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from fleetcheck.cli.main import run
+from fleetcheck.rules import catalog
+from fleetcheck.rules.catalog import FAMILIES, RULES
+from fleetcheck.rules.examples import EXAMPLES, example
+from fleetcheck.rules.finding import SEVERITIES
+from fleetcheck.rules.pages import render, section
+from fleetcheck.rules.policy import WORDS
+
+ROOT = Path(__file__).parents[2]
+PROMISED = (
+    "csrc-missing", "csrc-incomplete", "csrc-unexpected", "csrc-decoy", "env-edited", "venv-missing",
+    "venv-unreadable", "venv-broken", "venv-none", "activate-mismatch", "flashinfer-missing", "flashinfer-remnant",
+    "package-modified", "fusion-refused", "fusion-unsafe-patch", "fusion-patched", "fusion-gate-unreadable",
+    "compute-capability", "gpu-count", "gpu-missing", "gpu-fault", "gpu-name", "driver-version", "driver-mismatch",
+    "driver-unloaded", "smi-missing", "smi-hung", "expectation-unmet", "expectation-unchecked",
+)  # fmt: skip
+
+
+def test_promised_names() -> None:
+    assert set(PROMISED) <= set(RULES)
+    assert list(RULES) == sorted(RULES)
+
+
+def test_every_rule_that_is_written_is_in_the_catalogue() -> None:
+    written = [
+        decorator.args[0].value
+        for path in Path(catalog.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+        if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "rule"
+        if isinstance(decorator.args[0], ast.Constant)
+    ]
+    assert sorted(written) == list(RULES)
+
+
+@pytest.mark.parametrize("slug", RULES)
+def test_a_rule_is_whole(slug: str) -> None:
+    rule = RULES[slug]
+    assert rule.slug == slug
+    assert rule.family in FAMILIES
+    assert rule.severity in SEVERITIES
+    assert rule.summary.endswith(".")
+    assert len(rule.explanation) > 60
+    assert rule.explanation != rule.summary
+    assert len(rule.remedy) > 30
+    assert rule.references
+    assert all(reference.startswith("https://") for reference in rule.references)
+    for cause in rule.causes:
+        explained, _, key = cause.partition("/")
+        assert explained in RULES
+        assert explained != slug
+        assert not key or key in WORDS or key == "gate"
+
+
+def test_no_circle_of_causes() -> None:
+    explains = {slug: {cause.partition("/")[0] for cause in rule.causes} for slug, rule in RULES.items()}
+
+    def visit(slug: str, path: tuple[str, ...]) -> None:
+        assert slug not in path, path
+        for other in explains[slug]:
+            visit(other, (*path, slug))
+
+    for slug in RULES:
+        visit(slug, ())
+
+
+@pytest.mark.parametrize("slug", RULES)
+def test_its_example_fires(slug: str) -> None:
+    first, *others = example(slug)
+    assert first.rule == slug
+    assert first.cause is None
+    assert all(other.cause == slug or other.severity == "info" for other in others), others
+    assert set(EXAMPLES) == set(RULES)
+
+
+def test_the_page_is_the_catalogue() -> None:
+    page = (ROOT / "docs" / "rules.md").read_text("utf-8")
+    assert page == render(), "docs/rules.md is old; write it again from fleetcheck.rules.pages.render()"
+
+
+@pytest.mark.parametrize("slug", RULES)
+def test_a_section_holds_all_of_a_rule(slug: str) -> None:
+    text, rule = section(RULES[slug]), RULES[slug]
+    assert text in render()
+    for part in (rule.summary, rule.explanation, rule.remedy, *rule.references, *example(slug)[0].remedy):
+        assert part in text
+
+
+def test_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rules"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1 : len(RULES) + 1]] == sorted(
+        RULES, key=lambda slug: (FAMILIES.index(RULES[slug].family), slug)
+    )
+
+
+@pytest.mark.parametrize("slug", RULES)
+def test_command_explains_each(slug: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rules", slug]) == 0
+    out = capsys.readouterr().out
+    words, rule = " ".join(out.split()), RULES[slug]
+    for part in (rule.summary, rule.explanation, rule.remedy, *rule.references, *example(slug)[0].remedy):
+        assert " ".join(part.split()) in words
+
+
+def test_command_gives_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rules", "--format", "json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert [one["rule"] for one in whole] == list(RULES)
+    assert run(["rules", "smi-hung", "--format", "json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert one == next(rule for rule in whole if rule["rule"] == "smi-hung")
+    assert one["example"]["finding"]["rule"] == "smi-hung"
+    assert one["references"] == list(RULES["smi-hung"].references)
+
+
+def test_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rules", "csrc-mising"]) == 2
+    assert "did you mean csrc-missing" in capsys.readouterr().err
+    assert run(["rules", "zzz"]) == 2
+    assert "lists all" in capsys.readouterr().err
