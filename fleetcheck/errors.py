@@ -17,9 +17,10 @@ class Problem:
     source: str
     line: int | None
     message: str
+    column: int | None = None
 
     def __str__(self) -> str:
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        place = ":".join(str(one) for one in (self.source, self.line, self.line and self.column) if one is not None)
         return f"{place}: {self.message}"
 
 

@@ -1,7 +1,8 @@
 # The shell's part of the agent. prologue.py drops these comments, appends the settings and calls fleetcheck_main.
 
 # Ends the whole agent where the connection ends and nobody inside noticed: an interpreter that hangs before its
-# first line, a shell stuck on a dead mount. The program itself needs less than the two seconds to go.
+# first line, a shell stuck on a dead mount. The program itself needs less than the two seconds to go. The shell of
+# a connection leads its process group; under sudo it may not, and then it is killed alone.
 fleetcheck_watch() {
     trap - TERM HUP
     while read -r fleetcheck_line; do :; done <&3
@@ -9,13 +10,17 @@ fleetcheck_watch() {
     sleep 2
     kill -TERM "$$"
     sleep 1
-    kill -KILL "$$"
+    kill -KILL -"$$" || kill -KILL "$$"
 }
 
+# The program ends what it started. What does not end is left to the watcher.
 fleetcheck_stop() {
     trap - TERM HUP
-    kill -KILL $fleetcheck_child
-    kill -KILL "$fleetcheck_watcher"
+    if [ -n "$fleetcheck_child" ]; then
+        kill -TERM "$fleetcheck_child"
+        wait "$fleetcheck_child"
+    fi
+    kill "$fleetcheck_watcher"
     exit 3
 }
 

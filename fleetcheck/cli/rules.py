@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleetcheck.cli.options import FORMATS
-
 if TYPE_CHECKING:
     from fleetcheck.rules.rule import Rule
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 @click.command(name="rules")
 @click.argument("rule", required=False)
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="How to show it."
+    "--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True, help="How to show it."
 )
 def command(rule: str | None, form: str) -> None:
     """List the rules, or explain one: what it says, an example, what mends it, where to read on."""

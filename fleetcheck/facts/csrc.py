@@ -34,9 +34,11 @@ class Seen:
     every_trtllm: bool = False
 
 
-def folder(entries: Sequence[Mapping[str, Any]], path: str | None, version: str | None, seen: Seen) -> Csrc:
-    """Judge the folder ``path`` by the entry that looked at it."""
-    entry = find(entries, path)
+def folder(
+    entries: Sequence[Mapping[str, Any]], path: str | None, alias: str | None, version: str | None, seen: Seen
+) -> Csrc:
+    """Judge the folder ``path``, to which ``alias`` leads as well, by the entry that looked at it."""
+    entry = find(entries, path, alias)
     if entry is None:
         return Csrc()
     real, error = shape.name(entry.get("real")), shape.line(entry.get("error"))
@@ -84,14 +86,14 @@ def _by_version(entry: Mapping[str, Any], real: str | None, files: int, version:
     return Csrc("incomplete", real, certain, len(certain)) if certain else Csrc("unknown", real)
 
 
-def find(entries: Sequence[Mapping[str, Any]], path: str | None) -> Mapping[str, Any] | None:
-    """Return the entry that looked at ``path``, or None."""
-    if path is None:
-        return None
-    wanted = normpath(path)
-    for entry in entries:
-        if normpath(shape.name(entry.get("path")) or "") == wanted:
-            return entry
+def find(
+    entries: Sequence[Mapping[str, Any]], path: str | None, alias: str | None = None
+) -> Mapping[str, Any] | None:
+    """Return the entry that looked at ``path``: by its path, by its real path, or by another way there."""
+    for key, wanted in (("path", path), ("real", path), ("path", alias)):
+        for entry in entries if wanted else ():
+            if normpath(shape.name(entry.get(key)) or "") == normpath(wanted or ""):
+                return entry
     return None
 
 

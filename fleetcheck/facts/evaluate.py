@@ -9,7 +9,7 @@ import ast
 from pathlib import PurePosixPath
 from typing import Any
 
-from fleetcheck.facts.expressions import EXPRESSIONS, MAX_LENGTH, Module, Unknown, World, truth
+from fleetcheck.facts.expressions import EXPRESSIONS, MAX_LENGTH, File, Module, Unknown, World, truth
 
 MAX_STEPS = 20_000
 MAX_DEPTH = 12
@@ -27,13 +27,13 @@ class _Return(Exception):  # noqa: N818 - control flow of the evaluated function
 class Frame:
     """One scope: a module, or a call of one of its functions."""
 
-    def __init__(self, world: World, file: PurePosixPath, parent: Frame | None = None) -> None:
+    def __init__(self, world: World, file: File, parent: Frame | None = None) -> None:
         self.world = world
         self.file = file
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.budget: list[int] = [MAX_STEPS] if parent is None else parent.budget
-        self.names: dict[str, Any] = {"__file__": file} if parent is None else {}
+        self.names: dict[str, Any] = {"__file__": file.path} if parent is None else {}
 
     def run(self, body: list[ast.stmt]) -> None:
         """Execute statements that bind names; all others are passed over."""

@@ -37,6 +37,14 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
+class File:
+    """Where the module was found, and the real path of that."""
+
+    path: PurePosixPath
+    real: PurePosixPath
+
+
+@dataclass(frozen=True, slots=True)
 class Module:
     """A dotted name that was imported; only the calls below know what some of them do."""
 
@@ -47,7 +55,7 @@ class Scope(Protocol):
     """Where an expression is evaluated: names, functions, the module's own file, the world around."""
 
     world: World
-    file: PurePosixPath
+    file: File
 
     def value(self, node: ast.expr) -> Any: ...
     def lookup(self, name: str) -> Any: ...
@@ -247,8 +255,10 @@ def _home(scope: Scope) -> PurePosixPath:
 
 
 def _resolved(scope: Scope, path: PurePosixPath) -> PurePosixPath:
-    # Links are the host's: only the module's own file, and the folders above it, are known to be resolved.
-    if path == scope.file or path in scope.file.parents:
+    # Links are the host's: known are the module's own file, and the folders above its real path.
+    if path == scope.file.path:
+        return scope.file.real
+    if path == scope.file.real or path in scope.file.real.parents:
         return path
     raise Unknown("resolve")
 

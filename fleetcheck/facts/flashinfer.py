@@ -74,7 +74,10 @@ def flashinfer(package: Mapping[str, Any], around: Around) -> FlashInfer:
     csrc_dir = constants.values.get("FLASHINFER_CSRC_DIR")
     csrc_dir = csrc_dir if isinstance(csrc_dir, str) else None
     entries = [shape.mapping(item) for item in shape.items(package.get("csrc"), 50)]
-    state = csrc.folder(entries, csrc_dir, shown, _below(package, (root, base), csrc_dir))
+    # An environment behind a link: FlashInfer names the link's target, the agent looked through the link.
+    behind = bool(root and base and csrc_dir and csrc_dir.startswith(f"{base}/"))
+    alias = f"{root}{csrc_dir[len(base) :]}" if behind and csrc_dir and base else None
+    state = csrc.folder(entries, csrc_dir, alias, shown, _below(package, (root, base), csrc_dir))
     fake = csrc.decoy(entries, root, csrc_dir, state.real) or csrc.decoy(entries, base, csrc_dir, state.real)
     return FlashInfer(
         version=shown,
@@ -110,7 +113,7 @@ def _constants(entry: Mapping[str, Any], file: str | None, world: World) -> flas
         return flashinfer_env.Constants(error="jit/env.py is too large to be read whole")
     if text is None or file is None:
         return flashinfer_env.Constants(error=error or "the text of jit/env.py did not come back")
-    return flashinfer_env.constants(text, file, world)
+    return flashinfer_env.constants(text, shape.name(entry.get("path")) or file, file, world)
 
 
 def _below(package: Mapping[str, Any], parents: tuple[str | None, str | None], csrc_dir: str | None) -> csrc.Seen:

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 
 from fleetcheck.facts import shape
 from fleetcheck.facts.evaluate import Frame
-from fleetcheck.facts.expressions import Unknown, World
+from fleetcheck.facts.expressions import File, Unknown, World
 from fleetcheck.facts.source import assigned, parse, statements
 
 CSRC = "FLASHINFER_CSRC_DIR"
@@ -28,12 +28,12 @@ class Constants:
     error: str | None = None
 
 
-def constants(text: str, file: str, world: World) -> Constants:
-    """Evaluate the text of ``jit/env.py`` whose resolved path is ``file``."""
+def constants(text: str, path: str, real: str, world: World) -> Constants:
+    """Evaluate the text of ``jit/env.py``, found at ``path``, which is ``real`` without links."""
     tree = parse(text)
     if isinstance(tree, str):
         return Constants(error=tree)
-    frame = Frame(world, PurePosixPath(file))
+    frame = Frame(world, File(PurePosixPath(path), PurePosixPath(real)))
     try:
         frame.run(tree.body)
     except (Unknown, RecursionError) as reason:

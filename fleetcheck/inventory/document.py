@@ -42,9 +42,13 @@ class Part:
         """The sections in the order in which they stand."""
         return tuple(self.root.entries) if isinstance(self.root, tree.Mapping) else ()
 
+    def at(self, *loc: str | int) -> tree.Mark:
+        """Return the place of the key at ``loc``, or of the nearest above it."""
+        return explain.find(self.root, loc)[0]
+
     def line(self, *loc: str | int) -> int:
         """Return the line of the key at ``loc``, or of the nearest above it."""
-        return explain.find(self.root, loc)[0]
+        return self.at(*loc).line
 
     def keys(self, *loc: str | int) -> frozenset[str]:
         """Return the keys that are written in the mapping at ``loc``."""
@@ -59,7 +63,8 @@ class Part:
 
     def problem(self, loc: explain.Loc, message: str) -> Problem:
         """Return the problem ``message`` with the key at ``loc``."""
-        return Problem(self.name, self.line(*loc), f"{explain.key_path(loc)}: {message}")
+        at = self.at(*loc)
+        return Problem(self.name, at.line, f"{explain.key_path(loc)}: {message}", at.column)
 
 
 def read(text: Text, problems: list[Problem]) -> Part | None:
@@ -73,11 +78,11 @@ def read(text: Text, problems: list[Problem]) -> Part | None:
     if not isinstance(root, tree.Mapping):
         kind = "a list" if isinstance(root, tree.Sequence) else "one value"
         message = f"{kind} at the top; an inventory is a mapping of {', '.join(SECTIONS)}"
-        problems.append(Problem(text.name, root.line, message))
+        problems.append(Problem(text.name, root.at.line, message, root.at.column))
         return None
     lost = frozenset[str]() if len(problems) == known else frozenset({"hosts", "groups"})
     gaps: dict[explain.Loc, Problem] = {}
-    data = _plain(text.name, root, (), root.line, gaps)
+    data = _plain(text.name, root, (), root.at, gaps)
     document, bad, cuts = _validate(data)
     for error in bad:
         loc = tuple(error["loc"])
@@ -145,15 +150,15 @@ def _remove(data: Any, loc: explain.Loc) -> None:
         del data[loc[-1]]
 
 
-def _plain(name: str, node: tree.Node, loc: explain.Loc, line: int, gaps: dict[explain.Loc, Problem]) -> Any:
+def _plain(name: str, node: tree.Node, loc: explain.Loc, at: tree.Mark, gaps: dict[explain.Loc, Problem]) -> Any:
     """Return the plain values of ``node``; an empty value is a gap, but where it means "nothing more"."""
     if isinstance(node, tree.Mapping):
         return {
-            key: _plain(name, value, (*loc, key), key_line, gaps)
-            for key, (key_line, value) in node.entries.items()
+            key: _plain(name, value, (*loc, key), key_at, gaps)
+            for key, (key_at, value) in node.entries.items()
         }
     if isinstance(node, tree.Sequence):
-        return [_plain(name, item, (*loc, index), item.line, gaps) for index, item in enumerate(node.items)]
+        return [_plain(name, item, (*loc, index), item.at, gaps) for index, item in enumerate(node.items)]
     if node.value is not None:
         return node.value
     match loc:
@@ -161,5 +166,5 @@ def _plain(name: str, node: tree.Node, loc: explain.Loc, line: int, gaps: dict[e
             return []
         case ("defaults" | "groups" | "hosts",) | ("groups" | "hosts", _):
             return {}
-    gaps[loc] = explain.empty(name, line, loc)
+    gaps[loc] = explain.empty(name, at, loc)
     return None

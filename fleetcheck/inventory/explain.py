@@ -33,6 +33,9 @@ ALLOWED: Mapping[str, str] = {
     "identity_file": "the path of a private key",
     "known_hosts": "the path of a known_hosts file",
     "proxy_jump": "[USER@]HOST[:PORT], several joined by commas, or none",
+    "proxy_command": "a shell command on one line, with the tokens of ssh such as %h and %p",
+    "ssh_config": "the path of an ssh config, or none",
+    "connection": "ssh or local",
     "sudo": "true or false",
     "sysroot": "an absolute path on the host",
     "venvs": "a list of paths, globs, running, usual, or {path, expect}",
@@ -61,40 +64,44 @@ def problems(name: str, root: tree.Node, errors: Iterable[Mapping[str, Any]]) ->
 def explain(name: str, root: tree.Node, error: Mapping[str, Any]) -> Problem:
     """Return the problem that one of pydantic's errors means."""
     loc: Loc = tuple(error["loc"])
-    line, node, depth = find(root, loc)
+    at, node, depth = find(root, loc)
     kind = str(error["type"])
     if kind == "extra_forbidden":
-        return Problem(name, line, _unknown(loc))
+        return Problem(name, at.line, _unknown(loc), at.column)
     if kind == "missing":
-        return Problem(name, line, f"{key_path(loc[:-1])}: {loc[-1]} is missing; allowed: {_allowed(loc)}")
+        message = f"{key_path(loc[:-1])}: {loc[-1]} is missing; allowed: {_allowed(loc)}"
+        return Problem(name, at.line, message, at.column)
     where = key_path(loc[:depth])
     if kind == "value_error":
-        return Problem(name, line, f"{where}: {error['ctx']['error']}")
-    return Problem(name, line, f"{where}: given {_given(node)}; allowed: {_allowed(loc)}{_hint(node, kind, loc)}")
+        return Problem(name, at.line, f"{where}: {error['ctx']['error']}", at.column)
+    if isinstance(node, tree.Scalar) and node.at.line == at.line and node.at.column > at.column:
+        at = node.at  # what an alias stands for has its place elsewhere
+    message = f"{where}: given {_given(node)}; allowed: {_allowed(loc)}{_hint(node, kind, loc)}"
+    return Problem(name, at.line, message, at.column)
 
 
-def empty(name: str, line: int, loc: Loc) -> Problem:
+def empty(name: str, at: tree.Mark, loc: Loc) -> Problem:
     """Return the problem of a key, or an item of a list, without a value."""
     model = model_at(loc[:-1])
     optional = (
         model is not None and loc[-1] in model.model_fields and not model.model_fields[str(loc[-1])].is_required()
     )
     rest = "; or leave the key out" if optional else ""
-    return Problem(name, line, f"{key_path(loc)}: given nothing; allowed: {_allowed(loc)}{rest}")
+    return Problem(name, at.line, f"{key_path(loc)}: given nothing; allowed: {_allowed(loc)}{rest}", at.column)
 
 
-def find(root: tree.Node, loc: Loc) -> tuple[int, tree.Node, int]:
-    """Follow ``loc`` as far as the tree goes: the line of the last key, the node there, and how far that was."""
-    line, node = root.line, root
+def find(root: tree.Node, loc: Loc) -> tuple[tree.Mark, tree.Node, int]:
+    """Follow ``loc`` as far as the tree goes: the place of the last key, the node there, and how far that was."""
+    at, node = root.at, root
     for depth, step in enumerate(loc):
         if isinstance(node, tree.Mapping) and step in node.entries:
-            line, node = node.entries[str(step)]
+            at, node = node.entries[str(step)]
         elif isinstance(node, tree.Sequence) and isinstance(step, int) and step < len(node.items):
             node = node.items[step]
-            line = node.line
+            at = node.at
         else:
-            return line, node, depth
-    return line, node, len(loc)
+            return at, node, depth
+    return at, node, len(loc)
 
 
 def key_path(loc: Loc) -> str:

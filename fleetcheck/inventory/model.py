@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Discovery = Literal["running", "usual"]
+Kind = Literal["native", "ansible", "ssh_config", "names"]
 _VERSIONS = ("driver", "flashinfer", "sglang", "vllm", "torch_cuda", "nvcc", "venv_python")
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -104,7 +105,10 @@ class VenvItem(Model):
 class Target(Model):
     """One host, resolved: how to reach it, what to look at, what to expect. Pickles.
 
-    ``None`` in a connection key means that the user's ssh config decides. ``sysroot`` puts the host's
+    ``None`` in a connection key means that the user's ssh config decides. ``proxy_command`` is a shell command with
+    ssh's tokens, as ``ProxyCommand``; ``ssh_config`` is the config to read for this host in place of the user's own
+    (``none``: no config); ``connection`` is ``ssh``, ``local`` (this machine), or another of Ansible's, which cannot be
+    audited. ``sysroot`` puts the host's
     ``/proc``, ``/sys``, tools and environments under a folder, so that a mounted image or a container's
     root can be audited; tests and the demo use it.
     """
@@ -116,6 +120,9 @@ class Target(Model):
     identity_file: Text | None = None
     known_hosts: Text | None = None
     proxy_jump: Text | None = None
+    proxy_command: Text | None = None
+    ssh_config: Text | None = None
+    connection: Text = "ssh"
     sudo: bool = False
     sysroot: str = ""
     groups: tuple[str, ...] = ()
@@ -145,9 +152,10 @@ class Maintenance(Model):
 
 
 class Inventory(Model):
-    """A whole inventory, resolved. ``source`` is where it came from, as the user named it."""
+    """A whole inventory, resolved. ``source`` is where it came from, as the user named it, ``kind`` what it is."""
 
     source: str
+    kind: Kind = "native"
     targets: tuple[Target, ...]
     waivers: tuple[Waiver, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()

@@ -6,7 +6,7 @@ a host or a group defined twice, a cycle of groups, an empty group, two groups t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from fleetcheck.inventory.nodes import fold, named, twice
 from fleetcheck.inventory.wording import meant, shown
 
 Place = tuple[Part, tuple[str | int, ...]]
-PATHS = ("identity_file", "known_hosts")
+PATHS = ("identity_file", "known_hosts", "ssh_config")
+WAYS = {"proxy_jump": "proxy_command", "proxy_command": "proxy_jump"}
+"""Each takes the place of the other: a host has one way through gateways."""
 
 
 @dataclass(slots=True)
@@ -86,14 +88,20 @@ def targets(fleet: Fleet) -> tuple[Target, ...]:
     made: dict[str, Target] = {}
     for direct, hosts in by_groups.items():
         groups = sorted({*direct, *(name for one in direct for name in fleet.groups[one].above)})
-        common = fleet.defaults | _nearest(fleet, groups, hosts)
+        common = over(fleet.defaults, _nearest(fleet, groups, hosts))
         pattern = _target("-", groups, common)
         for host in hosts:
             if host in fleet.own and fleet.own[host][1]:
-                made[host] = _target(host, groups, common | fleet.own[host][1])
+                made[host] = _target(host, groups, over(common, fleet.own[host][1]))
             else:
                 made[host] = pattern.model_copy(update={"name": host})
     return tuple(made[host] for host in fleet.hosts)
+
+
+def over(further: Mapping[str, Any], nearer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``further`` with what ``nearer`` sets in its place."""
+    hidden = {WAYS[key] for key in nearer if key in WAYS}
+    return {key: value for key, value in further.items() if key not in hidden} | dict(nearer)
 
 
 def _take_groups(fleet: Fleet, part: Part) -> None:
@@ -199,13 +207,8 @@ def _ring(start: str, groups: Mapping[str, Group], ring: frozenset[str]) -> list
 
 def _nearest(fleet: Fleet, names: list[str], hosts: list[str]) -> dict[str, Any]:
     """Return what the groups ``names`` set for ``hosts``; unrelated groups that disagree are a problem."""
-    setters: dict[str, list[Group]] = {}
-    for name in names:
-        for key in fleet.groups[name].settings:
-            setters.setdefault(key, []).append(fleet.groups[name])
     chosen: dict[str, Any] = {}
-    for key, groups in setters.items():
-        near = [one for one in groups if not any(one.name in other.above for other in groups)] or groups
+    for key, near in nearest_groups(fleet, names).items():
         chosen[key] = near[0].settings[key]
         other = next((one for one in near if one.settings[key] != chosen[key]), None)
         if other is None:
@@ -220,7 +223,25 @@ def _nearest(fleet: Fleet, names: list[str], hosts: list[str]) -> dict[str, Any]
                 "set it on the hosts, or make one group a child of the other",
                 *below,
             )
+    if WAYS.keys() <= chosen.keys():
+        first, other = (nearest_groups(fleet, names)[key][0] for key in WAYS)
+        fleet.report(other.place, f"the group {first.name} sets another way (proxy_jump) for {fold(hosts)}")
     return chosen
+
+
+def nearest_groups(fleet: Fleet, names: Iterable[str]) -> dict[str, list[Group]]:
+    """Return each key that the groups ``names`` set, and those of them that set it and are equally near."""
+    setters: dict[str, list[Group]] = {}
+    for name in names:
+        for key in fleet.groups[name].settings:
+            setters.setdefault(key, []).append(fleet.groups[name])
+    found = {}
+    for key, groups in setters.items():
+        rivals = groups + setters.get(WAYS.get(key, ""), [])
+        near = [one for one in groups if not any(one.name in other.above for other in rivals)]
+        if near or key not in WAYS:
+            found[key] = near or groups
+    return found
 
 
 def _flat(settings: shape.Settings, folder: Path) -> dict[str, Any]:

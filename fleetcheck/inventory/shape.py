@@ -94,10 +94,19 @@ class Settings(Shape):
     identity_file: Path = ""
     known_hosts: Path = ""
     proxy_jump: Annotated[Text, _matching(re.compile(rf"none|{_HOP.pattern}(?:,{_HOP.pattern})*"))] = ""
+    proxy_command: Annotated[Text, _matching(re.compile(r"[^\n]+"))] = ""
+    ssh_config: Path = ""
+    connection: Annotated[Text, _matching(re.compile(r"[A-Za-z][A-Za-z0-9_.-]*"))] = "ssh"
     sudo: Annotated[bool, Field(strict=True)] = False
     sysroot: Annotated[Text, _matching(re.compile(r"/[^\n\t]*"))] = ""
     venvs: tuple[VenvEntry, ...] = ()
     expect: Expect = Expect()
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Settings:
+        if {"proxy_jump", "proxy_command"} <= self.model_fields_set:
+            raise ValueError("proxy_jump and proxy_command exclude each other; give one")
+        return self
 
     @field_validator("venvs")
     @classmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 from yaml.resolver import Resolver
@@ -29,6 +29,13 @@ _SINGLE = (yaml.ScalarEvent, yaml.AliasEvent)
 _CLOSING = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
 
+class Mark(NamedTuple):
+    """A place in a text; lines and columns count from 1."""
+
+    line: int
+    column: int
+
+
 @dataclass(slots=True)
 class Scalar:
     """One value. ``text`` is as written; ``value`` is None, a bool, an int, or the text itself.
@@ -37,7 +44,7 @@ class Scalar:
     ``12.10`` stay the text that the user wrote, so that nothing is changed on the way.
     """
 
-    line: int
+    at: Mark
     text: str
     value: bool | int | str | None
     quoted: bool
@@ -48,7 +55,7 @@ class Scalar:
 class Sequence:
     """A list."""
 
-    line: int
+    at: Mark
     items: list[Node] = field(default_factory=list)
     size: int = 1
     open: bool = True
@@ -56,13 +63,13 @@ class Sequence:
 
 @dataclass(slots=True)
 class Mapping:
-    """Keys to their line and value. ``key`` is the key whose value comes next, while the mapping is read."""
+    """Keys to their place and value. ``key`` is the key whose value comes next, while the mapping is read."""
 
-    line: int
-    entries: dict[str, tuple[int, Node]] = field(default_factory=dict)
+    at: Mark
+    entries: dict[str, tuple[Mark, Node]] = field(default_factory=dict)
     size: int = 1
     open: bool = True
-    key: tuple[str, int] | None = None
+    key: tuple[str, Mark] | None = None
 
 
 Node = Scalar | Sequence | Mapping
@@ -81,8 +88,9 @@ def parse(text: Text, problems: list[Problem]) -> Node | None:
     except _StopError:
         return None
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        problems.append(Problem(text.name, line, f"not YAML: {_syntax(error, text.text)}"))
+        mark = error.problem_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        problems.append(Problem(text.name, line, f"not YAML: {_syntax(error, text.text)}", column))
         return None
     except yaml.YAMLError as error:
         problems.append(Problem(text.name, None, f"not YAML: {shown(str(error))}"))
@@ -102,55 +110,55 @@ class _Builder:
         self.nodes = 0
 
     def take(self, event: Any) -> None:
-        line = event.start_mark.line + 1
+        at = Mark(event.start_mark.line + 1, event.start_mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent):
             if self.root is not None:
-                self._stop(line, "a second document begins; an inventory is one document")
+                self._stop(at, "a second document begins; an inventory is one document")
         elif isinstance(event, _SINGLE):
             self._place(
-                self._alias(event, line) if isinstance(event, yaml.AliasEvent) else self._scalar(event, line)
+                self._alias(event, at) if isinstance(event, yaml.AliasEvent) else self._scalar(event, at)
             )
         elif isinstance(event, yaml.CollectionStartEvent):
-            self._open(event, line)
+            self._open(event, at)
         elif isinstance(event, _CLOSING):
             closed = self.stack.pop()
             closed.open = False
             if self.stack:
                 self.stack[-1].size += closed.size
 
-    def _open(self, event: Any, line: int) -> None:
+    def _open(self, event: Any, at: Mark) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            self._stop(line, f"nested deeper than {MAX_DEPTH} levels")
-        self._tag(event, line)
-        node = Mapping(line) if isinstance(event, yaml.MappingStartEvent) else Sequence(line)
+            self._stop(at, f"nested deeper than {MAX_DEPTH} levels")
+        self._tag(event, at)
+        node = Mapping(at) if isinstance(event, yaml.MappingStartEvent) else Sequence(at)
         if event.anchor:
             self.anchors[event.anchor] = node
         self._place(node)
         self.stack.append(node)
 
-    def _scalar(self, event: Any, line: int) -> Scalar:
-        self._tag(event, line)
+    def _scalar(self, event: Any, at: Mark) -> Scalar:
+        self._tag(event, at)
         if CONTROL.search(event.value):
-            self._problem(line, f"a control character in {shown(event.value)}")
+            self._problem(at, f"a control character in {shown(event.value)}")
         quoted = event.style not in (None, "") or event.tag in ("!", f"{_CORE}str")
-        node = Scalar(line, event.value, event.value if quoted else _value(event.value), quoted)
+        node = Scalar(at, event.value, event.value if quoted else _value(event.value), quoted)
         if event.anchor:
             self.anchors[event.anchor] = node
         return node
 
-    def _alias(self, event: Any, line: int) -> Node:
+    def _alias(self, event: Any, at: Mark) -> Node:
         node = self.anchors.get(event.anchor)
         if node is None:
-            self._stop(line, f"the alias *{shown(event.anchor)} has no anchor before it")
+            self._stop(at, f"the alias *{shown(event.anchor)} has no anchor before it")
         if not isinstance(node, Scalar) and node.open:
-            self._stop(line, f"the alias *{shown(event.anchor)} stands inside its own anchor")
+            self._stop(at, f"the alias *{shown(event.anchor)} stands inside its own anchor")
         return node
 
     def _place(self, node: Node) -> None:
         """Put ``node`` where it belongs: the top, a list, a key, or a value."""
         self.nodes += node.size
         if self.nodes > MAX_NODES:
-            self._stop(node.line, f"more than {MAX_NODES} values, aliases included")
+            self._stop(node.at, f"more than {MAX_NODES} values, aliases included")
         if not self.stack:
             self.root = node
             return
@@ -162,34 +170,34 @@ class _Builder:
         elif parent.key is None:
             parent.key = self._key(node)
         else:
-            (key, line), parent.key = parent.key, None
+            (key, at), parent.key = parent.key, None
             if key in parent.entries:
-                first = parent.entries[key][0]
-                self._problem(line, f"the key {shown(key)} is given twice (first in line {first})")
+                first = parent.entries[key][0].line
+                self._problem(at, f"the key {shown(key)} is given twice (first in line {first})")
             else:
-                parent.entries[key] = (line, node)
+                parent.entries[key] = (at, node)
 
-    def _key(self, node: Node) -> tuple[str, int]:
+    def _key(self, node: Node) -> tuple[str, Mark]:
         if not isinstance(node, Scalar):
-            self._stop(node.line, "a key is a list or a mapping; a key is a name")
+            self._stop(node.at, "a key is a list or a mapping; a key is a name")
         if node.text == "<<" and not node.quoted:
             self._stop(
-                node.line, "merge keys (<<) are not read; put what is common under defaults or a parent group"
+                node.at, "merge keys (<<) are not read; put what is common under defaults or a parent group"
             )
         if not isinstance(node.value, (int, str)) or isinstance(node.value, bool):
             kind = "an empty value" if node.value is None else "a boolean"
-            self._problem(node.line, f"the key {shown(node.text) or '~'} is {kind} to YAML; write it in quotes")
-        return node.text, node.line
+            self._problem(node.at, f"the key {shown(node.text) or '~'} is {kind} to YAML; write it in quotes")
+        return node.text, node.at
 
-    def _tag(self, event: Any, line: int) -> None:
+    def _tag(self, event: Any, at: Mark) -> None:
         if event.tag and event.tag != "!" and event.tag not in _TAGS:
-            self._problem(line, f"the tag {shown(event.tag)} is not allowed")
+            self._problem(at, f"the tag {shown(event.tag)} is not allowed")
 
-    def _problem(self, line: int, message: str) -> None:
-        self.problems.append(Problem(self.name, line, message))
+    def _problem(self, at: Mark, message: str) -> None:
+        self.problems.append(Problem(self.name, at.line, message, at.column))
 
-    def _stop(self, line: int, message: str) -> NoReturn:
-        self._problem(line, message)
+    def _stop(self, at: Mark, message: str) -> NoReturn:
+        self._problem(at, message)
         raise _StopError
 
 

@@ -23,6 +23,7 @@ from fleetcheck.remote.failures import LookError, Place, plain
 
 MAX_OFFERED = 5
 """sshd's MaxAuthTries is 6, and it counts the one with which the client asks what there is."""
+LISTING_SECONDS = 2.0
 HARDWARE_TYPES = ("sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
 
 
@@ -63,9 +64,11 @@ class _Agent(AgentSSH):
         self._turn = threading.Lock()
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(seconds)
+            # To list keys takes no time; to sign may wait for the user, who confirms it.
+            connection.settimeout(min(seconds, LISTING_SECONDS))
             connection.connect(path)
             self._connect(connection)  # type: ignore[attr-defined]  # how Paramiko's own Agent begins
+            connection.settimeout(seconds)
         except BaseException:
             connection.close()
             raise

@@ -191,7 +191,10 @@ class _Drive:
             self._later(job, time.monotonic() + pause * random.uniform(1, 2))  # noqa: S311  # jitter, no secret
             return True
         silent = evidence.outcome == "timeout" and evidence.stage == "connect" and evidence.detail is None
-        if silent or (evidence.outcome == "unreachable" and evidence.detail not in HOPELESS):
+        cut_off = (
+            evidence.outcome == "gateway-failed" and evidence.stage == "connect" and evidence.detail == "lost"
+        )
+        if silent or cut_off or (evidence.outcome == "unreachable" and evidence.detail not in HOPELESS):
             job.second_chance = True
             job.not_before = time.monotonic() + LAST_PAUSE * random.uniform(1, 1.5)  # noqa: S311  # jitter
             self._last.append(job)

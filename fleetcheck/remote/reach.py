@@ -86,10 +86,13 @@ class Reach:
             self._made.close_gateways()
 
     def _dialer(self) -> Dialer:
+        from fleetcheck.agent import bundle  # noqa: PLC0415  # as above
         from fleetcheck.remote.dial import Dialer  # noqa: PLC0415  # as above
 
         with self._lock:
             if self._made is None:
+                # The agent's text is joined once and cached; else each of the first threads would join it.
+                bundle.script(Request(), bundle.new_marker())
                 self._made = Dialer(self.settings)
             return self._made
 

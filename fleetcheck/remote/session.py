@@ -113,7 +113,7 @@ def connected(
 
     slack = limits.host + limits.banner + limits.auth + limits.channel
     connection = fabric.Connection(
-        place.host if ":" not in place.host else f"[{place.host}]",
+        place.host,
         user=route.user,
         port=place.port,
         gateway=False,

@@ -14,7 +14,7 @@ import platformdirs
 
 from fleetcheck.remote.failures import LookError, Place
 from fleetcheck.remote.hostkey_advice import remove_command, scan_command
-from fleetcheck.remote.hostkey_file import HostKeyError
+from fleetcheck.remote.hostkey_file import HostKeyError, read_text
 from fleetcheck.remote.hostkeys import HostKeyIndex, Known, fingerprint
 
 RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
@@ -27,6 +27,10 @@ class HostRoute(Protocol):
     def host_key_alias(self) -> str | None: ...
     @property
     def known_hosts_files(self) -> tuple[str, ...]: ...
+    @property
+    def hash_known_hosts(self) -> bool: ...
+    @property
+    def revoked_host_keys(self) -> str | None: ...
 
 
 class KnownHostPolicy(paramiko.MissingHostKeyPolicy):
@@ -58,7 +62,7 @@ class KnownHostPolicy(paramiko.MissingHostKeyPolicy):
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
         """Return for a key that is known; raises LookError for any other. ``hostname`` is Paramiko's own idea."""
         blob = key.asbytes()
-        verdict = self.known.verdict(blob)
+        verdict = "revoked" if self._is_listed(key) else self.known.verdict(blob)
         if verdict == "unknown" and self._accept_new and not self.known.authorities:
             self._record(key.get_name(), blob)
         elif verdict != "known":
@@ -66,14 +70,27 @@ class KnownHostPolicy(paramiko.MissingHostKeyPolicy):
         self._accepted()
 
     def _record(self, kind: str, blob: bytes) -> None:
+        place, route = self._place, self._route
         try:
-            alias = self._route.host_key_alias
             self._index.record(
-                self._file(writable=True), self._place.host, self._place.port, kind, blob, alias=alias
-            )
+                self._file(writable=True), place.host, place.port, kind, blob,
+                alias=route.host_key_alias, hashed=route.hash_known_hosts,
+            )  # fmt: skip
         except HostKeyError as error:
-            message = f"the new host key of {self._place} could not be recorded: {error}"
+            message = f"the new host key of {place} could not be recorded: {error}"
             raise LookError("host-key-unknown", "kex", "not-recorded", message) from error
+
+    def _is_listed(self, key: paramiko.PKey) -> bool:
+        """Return whether RevokedHostKeys lists ``key``. As for ssh, an unreadable list refuses every key."""
+        if self._route.revoked_host_keys is None:
+            return False
+        path = Path(self._route.revoked_host_keys).expanduser()
+        text, _, note = read_text(str(path))
+        if note is not None or not path.exists() or text.startswith("SSHKRL"):
+            why = note or (f"{path} is a KRL" if text else f"{path} does not exist")
+            message = f"whether the host key of {self._place} is revoked cannot be told: RevokedHostKeys: {why}"
+            raise LookError("host-key-unknown", "kex", "revocation-list", message)
+        return any(key.get_base64() in line.split() for line in text.splitlines())
 
     def _file(self, *, writable: bool = False) -> str:
         """Return the file that holds this host's keys, or should; our own where the config names /dev/null."""

@@ -11,15 +11,19 @@ from fleetcheck.run import Run
 
 def render(run: Run) -> str:
     """Return the document, indented, with a line end. Numbers that JSON does not have become null."""
-    document = run.to_json()
+    return _dump(run.to_json(), indent=2) + "\n"
+
+
+def compact(document: Any) -> str:
+    """Return any JSON value on one line, pure ASCII."""
+    return _dump(document, separators=(",", ":"))
+
+
+def _dump(document: Any, **layout: Any) -> str:
     try:
-        return _dump(document)
+        return json.dumps(document, ensure_ascii=True, allow_nan=False, **layout)
     except ValueError:
-        return _dump(_finite(document))
-
-
-def _dump(document: Any) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+        return json.dumps(_finite(document), ensure_ascii=True, allow_nan=False, **layout)
 
 
 def _finite(value: Any) -> Any:

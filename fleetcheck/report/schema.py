@@ -1,21 +1,25 @@
-"""The JSON Schema of the document, made from the records; ``run-1.schema.json`` beside it is what ships.
+"""The JSON Schemas of the document and of a line of jsonl, made from the records; the files beside it are what ships.
 
-Make the file again: ``python -m fleetcheck.report.schema > fleetcheck/report/run-1.schema.json``.
+Make them again: ``python -m fleetcheck.report.schema``.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from fleetcheck.run import SCHEMA, Run
+from fleetcheck.rules.finding import Finding
+from fleetcheck.run import SCHEMA, HostResult, Run, RunInfo, Summary
 
 FILE = "run-1.schema.json"
+LINE_FILE = "line-1.schema.json"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _Document(GenerateJsonSchema):
@@ -35,10 +39,28 @@ def run_schema() -> dict[str, Any]:
     """
     body = Run.model_json_schema(by_alias=True, schema_generator=_Document, mode="serialization")
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": _DIALECT,
         "$id": f"urn:{SCHEMA.replace('/', ':')}",
         **body,
     }
+
+
+def line_schema() -> dict[str, Any]:
+    """Return the JSON Schema of one line of jsonl: the object that its ``type`` names, with that key beside its own."""
+    kinds: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
+        "run": (RunInfo, {"schema": {"const": SCHEMA}}),
+        "host": (HostResult, {}),
+        "finding": (Finding, {}),
+        "summary": (Summary, {"finished": {"type": ["string", "null"]}, "complete": {"type": "boolean"}}),
+    }
+    chosen: list[dict[str, Any]] = []
+    shared: dict[str, Any] = {}
+    for kind, (model, more) in kinds.items():
+        body = model.model_json_schema(by_alias=True, schema_generator=_Document, mode="serialization")
+        shared |= body.pop("$defs", {})
+        properties = {"type": {"const": kind}, **more, **body["properties"]}
+        chosen.append({**body, "properties": properties, "required": list(properties)})
+    return {"$schema": _DIALECT, "$id": f"urn:{SCHEMA.replace('/', ':')}:line", "oneOf": chosen, "$defs": shared}
 
 
 def text(schema: Mapping[str, Any]) -> str:
@@ -46,10 +68,12 @@ def text(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=True) + "\n"
 
 
-def shipped() -> str:
-    """Return the text of the schema file that ships with the package."""
-    return files("fleetcheck.report").joinpath(FILE).read_text(encoding="ascii")
+def shipped(file: str = FILE) -> str:
+    """Return the text of a schema file that ships with the package."""
+    return files("fleetcheck.report").joinpath(file).read_text(encoding="ascii")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text(run_schema()))
+    here = Path(__file__).parent
+    (here / FILE).write_text(text(run_schema()), encoding="ascii")
+    (here / LINE_FILE).write_text(text(line_schema()), encoding="ascii")

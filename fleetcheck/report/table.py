@@ -34,7 +34,7 @@ def render(run: Run, *, wide: bool, width: int, colour: bool) -> str:
     told = [list(lines(group, width, wide=wide, colour=colour)) for group in found]
     notes = sum(group.worst == 0 for group in found)
     blocks += told[: len(told) - notes]
-    missing = list(_unseen(run, wide, width, colour))
+    missing = list(unseen(run, wide=wide, width=width, colour=colour))
     blocks += [missing] if missing else []
     blocks += told[len(told) - notes :]
     accepted = list(waived(run.findings, width))
@@ -84,7 +84,7 @@ def _table(run: Run, wide: bool, width: int, colour: bool) -> Iterator[str]:
         yield paint(f"Without room here: {', '.join(fitted.left_out)}. See --wide.", "dim", colour)
 
 
-def _unseen(run: Run, wide: bool, width: int, colour: bool) -> Iterator[str]:
+def unseen(run: Run, *, wide: bool, width: int, colour: bool) -> Iterator[str]:
     """Yield the hosts that were not checked, grouped by how the look ended."""
     failed: dict[tuple[str, str | None, str | None], list[HostResult]] = {}
     for host in run.hosts:

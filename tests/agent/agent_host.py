@@ -57,11 +57,12 @@ def pythons() -> dict[str, str]:
     for minor in range(8, 15):
         for folder in folders:
             path = f"{folder}/python3.{minor}"
-            ask = [path, "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.base_prefix)"]
+            ask = [path, "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"]
             with contextlib.suppress(OSError):
                 answer = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=60)
-                if answer.stdout.split(" ")[0] == f"3.{minor}":
-                    found.setdefault(f"3.{minor}", os.path.realpath(path))
+                version, _, executable = answer.stdout.strip().partition(" ")
+                if version == f"3.{minor}":  # a shim answers too, by the interpreter that it stands for
+                    found[version] = os.path.realpath(executable)
                     break
     return found
 
@@ -94,7 +95,12 @@ class Host:
         return place
 
     def gpu(self, bus_id: str = "0000:05:00.0", device: str = "0x2bb5") -> None:
-        for name, text in {"vendor": "0x10de", "device": device, "class": "0x030200", "max_link_width": "16"}.items():
+        for name, text in {
+            "vendor": "0x10de",
+            "device": device,
+            "class": "0x030200",
+            "max_link_width": "16",
+        }.items():
             self.write(f"/sys/bus/pci/devices/{bus_id}/{name}", text + "\n")
 
     def smi(self, body: str) -> None:
@@ -106,7 +112,9 @@ class Host:
         version = os.path.basename(python).removeprefix("python")
         if version.count(".") != 1:
             version = "%d.%d" % sys.version_info[:2]
-        self.write(f"{path}/pyvenv.cfg", f"home = {os.path.dirname(python)}\ninclude-system-site-packages = false\n")
+        self.write(
+            f"{path}/pyvenv.cfg", f"home = {os.path.dirname(python)}\ninclude-system-site-packages = false\n"
+        )
         (self.at(path) / "bin").mkdir()
         (self.at(path) / "bin/python").symlink_to(python)
         (self.at(path) / "bin/python3").symlink_to("python")
@@ -122,7 +130,9 @@ class Host:
             rows.append(f"{name},sha256={digest},{len(text.encode())}")
         if files:
             info = f"{site}/flashinfer_python-0.6.2.dist-info"
-            self.write(f"{info}/METADATA", "Metadata-Version: 2.1\nName: flashinfer-python\nVersion: 0.6.2\n\nText\n")
+            self.write(
+                f"{info}/METADATA", "Metadata-Version: 2.1\nName: flashinfer-python\nVersion: 0.6.2\n\nText\n"
+            )
             self.write(f"{info}/RECORD", "\n".join([*rows, "flashinfer_python-0.6.2.dist-info/RECORD,,"]) + "\n")
             self.write(f"{info}/INSTALLER", "pip\n")
         return self.at(site)

@@ -13,7 +13,7 @@ from agent_host import ACTIVATE, COMM_PY, ENV_PY, FILES, HEADER, Host, look, she
 
 from fleetcheck.agent.evidence import Request
 
-HARD = "/opt/m l's \"env\" $HOME"
+HARD = '/opt/m l\'s "env" $HOME'
 
 
 @pytest.fixture
@@ -229,7 +229,11 @@ def test_an_edited_environment(host: Host, tmp_path: Path) -> None:
     assert told["jit/extra.py"] == ("unlisted", False)
     assert "comm/__init__.py" not in told
     data, decoy, named = flashinfer(value)["csrc"]
-    assert (data["missing"], data["size_differs"], data["extra"]) == (["norm.cu"], ["trtllm_allreduce.cu"], ["mine.cu"])
+    assert (data["missing"], data["size_differs"], data["extra"]) == (
+        ["norm.cu"],
+        ["trtllm_allreduce.cu"],
+        ["mine.cu"],
+    )
     assert (decoy["path"].rpartition("/flashinfer/")[2], decoy["files"], decoy["extra"], decoy["listed"]) == (
         "csrc", 1, ["trtllm_allreduce.cu"], 0,
     )  # fmt: skip
@@ -269,7 +273,11 @@ def test_a_remnant_is_a_namespace(host: Host) -> None:
 
 
 def test_large_files_are_cut_to_functions_even_with_broken_syntax(host: Host) -> None:
-    text = "import os\n" + "x = 1\n" * 8000 + "@cache\ndef gen_a(\n    y,\n) -> int:\n    return 2\n\n\ndef other(:\n    pass\n"
+    text = (
+        "import os\n"
+        + "x = 1\n" * 8000
+        + "@cache\ndef gen_a(\n    y,\n) -> int:\n    return 2\n\n\ndef other(:\n    pass\n"
+    )
     host.venv("/opt/ml", files={**FILES, "flashinfer/jit/comm.py": text})
     comm = files(look(ask(host)).venv())["jit/comm.py"]
     assert comm["cut"] == "functions"

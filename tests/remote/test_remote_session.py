@@ -98,6 +98,28 @@ def test_new_host_key_is_recorded_in_the_state_folder_where_the_config_keeps_non
     assert (tmp_path / "fleetcheck" / "known_hosts").read_text().startswith(f"[127.0.0.1]:{sshd.port} ")
 
 
+def test_revoked_host_keys_of_the_config(sshd: Sshd, tmp_path: Path) -> None:
+    listed = tmp_path / "revoked"
+    file = config(tmp_path / "config", f"RevokedHostKeys {listed}")
+    assert look(sshd.target("host"), file).detail == "revocation-list"
+    other = make_key(tmp_path / "other")
+    listed.write_text(Path(f"{other}.pub").read_text())
+    assert checked(look(sshd.target("host"), file))
+    listed.write_text("# gone\n" + Path(f"{sshd.host_key}.pub").read_text())
+    evidence = look(sshd.target("host"), file)
+    assert (evidence.outcome, evidence.detail) == ("host-key-changed", "revoked")
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", str(listed), f"{other}.pub"], check=True, timeout=60)
+    assert look(sshd.target("host"), file).detail == "revocation-list"
+
+
+def test_new_host_key_is_hashed_where_the_config_says_so(sshd: Sshd, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    file = config(tmp_path / "config", "HashKnownHosts yes")
+    assert checked(look(sshd.target("host", known_hosts=str(known)), file, accept_new=True))
+    assert known.read_text().startswith("|1|")
+    assert checked(look(sshd.target("host", known_hosts=str(known)), file))
+
+
 @pytest.mark.parametrize(("kind", "bits"), [("ecdsa", 384), ("rsa", 2048)])
 def test_kinds_of_user_keys(kind: str, bits: int, sshd: Sshd, tmp_path: Path) -> None:
     key = make_key(tmp_path / "key", kind, bits=bits)

@@ -20,7 +20,7 @@ SHOWN = 3
 
 def demo_output() -> str:
     """Run the demo and return the part that the README shows, whatever Python it ran under."""
-    environment = {"PATH": os.defpath, "HOME": str(Path.home()), "COLUMNS": "110", "LANG": "C.UTF-8"}
+    environment = {"PATH": os.defpath, "HOME": str(Path.home()), "COLUMNS": "120", "LANG": "C.UTF-8"}
     done = subprocess.run(
         [str(COMMAND), "demo"], capture_output=True, text=True, check=True, env=environment, timeout=120
     )

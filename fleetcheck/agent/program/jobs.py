@@ -75,6 +75,7 @@ def _work(work: "Callable[[], bytes]", tell: int) -> NoReturn:
     try:
         os.setsid()
         default_signals()
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # feeding a shell that has ended is an error, not the end
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
