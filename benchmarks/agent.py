@@ -2,10 +2,10 @@
 
     python benchmarks/agent.py [FOLDER]
 
-FOLDER holds an unpacked FlashInfer wheel (``flashinfer/`` and its ``.dist-info``); without it, the newest one below
-``$FLEETCHECK_CACHE``. The host part is measured as the whole tree of processes that the script starts, shell and
-interpreter start-up included, with no environment listed and no nvidia-smi; the venv part as what one environment
-adds to it. Peak memory is that of the agent's largest process, which it tells itself in its last part.
+FOLDER holds an unpacked FlashInfer wheel (``flashinfer/`` and its ``.dist-info``); without it, the newest one
+below ``$FLEETCHECK_CACHE``. The host part is measured as the whole tree of processes that the script starts,
+shell and interpreter start-up included, with no environment listed and no nvidia-smi; the venv part as what one
+environment adds to it. Peak memory is that of the agent's largest process, as its last part tells.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def measure(shell: str, request: Request, python: str) -> tuple[float, float]:
             collector.feed(process.stdout.read())
             process.stdin.close()
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        states = [value["state"] for name, value in collector.parts.items() if name.startswith("venv/")]
+        states = [collector.parts.get(f"venv/{index}", {}).get("state") for index in range(len(request.venvs))]
         whole = collector.ended and states == ["ran"] * len(request.venvs)
         # The kernel's figure for a child holds the memory of this process, from before its exec.
         memory = collector.parts["end"]["max_rss_kib"] / 1024 if whole else 0

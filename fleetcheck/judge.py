@@ -12,15 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 
-from pydantic import TypeAdapter
-
-from fleetcheck.agent.evidence import Evidence
+from fleetcheck.agent.evidence import Evidence, Outcome
 from fleetcheck.facts.host import host_facts
 from fleetcheck.facts.records import HostFacts
-from fleetcheck.inventory.model import Inventory, Maintenance, Target, Waiver
-from fleetcheck.inventory.nodes import expand
-from fleetcheck.rules.finding import Finding, Severity, Waived, rank
-from fleetcheck.rules.judge import judge_host
+from fleetcheck.inventory.model import Target
+from fleetcheck.policy import Accepted, Policy, accepted, fails, policy_json, resting, waive
+from fleetcheck.rules.finding import Finding, Severity
+from fleetcheck.rules.judge import judge_fleet, judge_host
+from fleetcheck.rules.rule import Member
 from fleetcheck.run import (
     Event,
     Finished,
@@ -38,21 +37,7 @@ log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # without it, logging's last resort prints tracebacks on stderr
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What makes a host fail, what is accepted, and which hosts are left alone."""
-
-    fail_on: Severity = "error"
-    waivers: tuple[Waiver, ...] = ()
-    maintenance: tuple[Maintenance, ...] = ()
-
-    @classmethod
-    def of(cls, inventory: Inventory, fail_on: Severity = "error") -> Policy:
-        """Return the policy that an inventory states."""
-        return cls(fail_on, inventory.waivers, inventory.maintenance)
-
-
-policy_json: TypeAdapter[Policy] = TypeAdapter(Policy)
+__all__ = ["End", "Policy", "new_run", "now", "pipeline", "policy_json", "resting", "stamp"]
 
 
 def now() -> datetime:
@@ -79,18 +64,6 @@ def new_run(inventory: str) -> RunInfo:
     )
 
 
-def resting(targets: Sequence[Target], policy: Policy, day: date) -> dict[str, Evidence]:
-    """Return the evidence, ``skipped``, of the targets that are under maintenance on ``day``."""
-    rest: dict[str, Evidence] = {}
-    for entry in policy.maintenance:
-        if entry.until >= day:
-            why = f"maintenance until {entry.until}: {entry.reason}"
-            for name in expand(entry.hosts):
-                rest[name] = Evidence(name, "skipped", "queue", "maintenance", why, attempts=0)
-    names = {target.name: target for target in targets}
-    return {name: replace(look, address=names[name].address) for name, look in rest.items() if name in names}
-
-
 @dataclass(slots=True)
 class _Book:
     """What a run has gathered so far, host by host."""
@@ -98,11 +71,12 @@ class _Book:
     targets: Mapping[str, Target]
     info: RunInfo
     policy: Policy
-    accepted: Mapping[str, Mapping[str, Waived]] = field(default_factory=dict)
+    day: date
+    accepted: Mapping[str, Accepted] = field(default_factory=dict)
     done: dict[str, HostDone] = field(default_factory=dict)
 
     def enter(self, target: Target, look: Evidence) -> HostDone:
-        entry = _judged(target, look, self.policy, self.accepted.get(target.name, {}))
+        entry = _judged(target, look, self.policy, self.accepted)
         self.done[target.name] = entry
         return entry
 
@@ -113,11 +87,28 @@ class _Book:
                     target,
                     Evidence(name, "timeout", "queue", "interrupted", "the run ended first", attempts=0),
                 )
-        order = [self.done[name] for name in self.targets]
+        whole, by_host = self._of_the_fleet()
+        order = [_joined(self.done[name], by_host.get(name, ()), self.policy.fail_on) for name in self.targets]
         hosts = tuple(entry.host for entry in order)
-        findings = tuple(finding for entry in order for finding in entry.findings)
+        findings = (*whole, *(finding for entry in order for finding in entry.findings))
         info = self.info.model_copy(update={"finished": finished, "complete": complete})
         return Finished(Run(run=info, summary=summarise(hosts), hosts=hosts, findings=findings))
+
+    def _of_the_fleet(self) -> tuple[tuple[Finding, ...], dict[str, list[Finding]]]:
+        """Return what only the whole run shows: findings of no single host, and those of each host."""
+        found = judge_fleet(
+            [_member(self.done[name].host) for name in self.targets],
+            {name: entry.findings for name, entry in self.done.items()},
+            waivers=self.policy.waivers,
+            day=self.day,
+            choice=self.policy.choice,
+            overrides={name: target.rules for name, target in self.targets.items() if target.rules},
+        )
+        by_host: dict[str, list[Finding]] = {}
+        for finding in waive(found, self.accepted):
+            if finding.host is not None:
+                by_host.setdefault(finding.host, []).append(finding)
+        return tuple(finding for finding in found if finding.host is None), by_host
 
 
 @dataclass(slots=True)
@@ -142,7 +133,7 @@ def pipeline(
     """
     end = end or End()
     day = datetime.fromisoformat(info.started).date()
-    book = _Book({target.name: target for target in targets}, info, policy, _accepted(policy, day))
+    book = _Book({target.name: target for target in targets}, info, policy, day, accepted(policy, day))
     complete = True
     source = iter(looks)
     try:
@@ -157,38 +148,39 @@ def pipeline(
     yield book.close(end.finished or stamp(now()), complete=complete and end.complete)
 
 
-def _accepted(policy: Policy, day: date) -> dict[str, dict[str, Waived]]:
-    accepted: dict[str, dict[str, Waived]] = {}
-    for waiver in policy.waivers:
-        if waiver.until >= day:
-            waived = Waived(reason=waiver.reason, until=waiver.until.isoformat())
-            for name in expand(waiver.hosts):
-                accepted.setdefault(name, {})[waiver.rule] = waived
-    return accepted
-
-
-def _judged(target: Target, look: Evidence, policy: Policy, accepted: Mapping[str, Waived]) -> HostDone:
+def _judged(target: Target, look: Evidence, policy: Policy, accepted: Mapping[str, Accepted]) -> HostDone:
     try:
         facts = host_facts(look.parts, target.expect.compute_capability)
-        found = judge_host(target, facts) if look.parts else ()
+        found = judge_host(target, facts, policy.choice) if look.parts else ()
     except Exception as error:
         # One host's evidence must never end the run of a thousand; what it broke is this host's failure, in full.
         log.exception("%s: its evidence could not be judged", target.name)
         why = f"fleetcheck itself failed on this evidence: {type(error).__name__}: {error}"
         look = replace(look, outcome="probe-error", stage="probe", detail="internal", message=why)
         facts, found = HostFacts(), ()
-    findings = tuple(
-        finding.model_copy(update={"waived": accepted[finding.rule]}) if finding.rule in accepted else finding
-        for finding in found
+    findings = waive(found, accepted)
+    return HostDone(_result(target, look, facts, _verdict(look.outcome, findings, policy.fail_on)), findings)
+
+
+def _joined(entry: HostDone, more: Sequence[Finding], fail_on: Severity) -> HostDone:
+    """Return a host with what the whole run showed of it, which may change its verdict."""
+    if not more:
+        return entry
+    findings = (*entry.findings, *more)
+    verdict = _verdict(entry.host.outcome, findings, fail_on)
+    return HostDone(entry.host.model_copy(update={"verdict": verdict}), findings)
+
+
+def _member(host: HostResult) -> Member:
+    return Member(
+        host.name, host.groups, host.outcome, host.stage, host.detail, host.gpus, host.toolkits, host.venvs
     )
-    return HostDone(_result(target, look, facts, _verdict(look, findings, policy.fail_on)), findings)
 
 
-def _verdict(look: Evidence, findings: Sequence[Finding], fail_on: Severity) -> Verdict:
-    if look.outcome != "checked":
-        return look.outcome
-    grave = any(not finding.waived and rank(finding.severity) >= rank(fail_on) for finding in findings)
-    return "findings" if grave else "ok"
+def _verdict(outcome: Outcome, findings: Sequence[Finding], fail_on: Severity) -> Verdict:
+    if outcome != "checked":
+        return outcome
+    return "findings" if fails(findings, fail_on) else "ok"
 
 
 def _result(target: Target, look: Evidence, facts: HostFacts, verdict: Verdict) -> HostResult:

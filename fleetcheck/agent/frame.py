@@ -14,7 +14,7 @@ from typing import Any
 
 from fleetcheck.errors import FleetcheckError
 
-NAME = re.compile(r"agent|system|driver|pci|toolkits|venvs|venv/\d{1,3}|smi|end")
+NAME = re.compile(r"agent|system|driver|pci|toolkits|kernel|venvs|venv/\d{1,3}|smi|end")
 HEADER = re.compile(rb" ([a-z]{1,16}(?:/\d{1,3})?) (\d{1,9}) ([0-9a-f]{8}|cksum:\d{1,10})\n")
 HEADER_BYTES = 64
 DEEPEST = 24
@@ -140,7 +140,7 @@ class Collector:
             self._note(f"{name}: damaged")
         else:
             try:
-                self.parts[name] = parse(payload)
+                self.parts[name] = _numbered(name, parse(payload))
             except (ValueError, RecursionError, MemoryError) as error:
                 self._note(f"{name}: {str(error)[:200] or type(error).__name__}")
             return True
@@ -151,6 +151,14 @@ def _checks(payload: bytes, check: str) -> bool:
     if check.startswith("cksum:"):
         return len(payload) <= CKSUM_BYTES and posix_cksum(payload) == int(check[6:])
     return zlib.crc32(payload) == int(check, 16)
+
+
+def _numbered(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    """Return the value where it is what its name says: a header has no check of its own, and one digit is soon lost."""
+    _, _, number = name.partition("/")
+    if number and value.get("index", int(number)) != int(number):
+        raise ValueError("the part of another environment")
+    return value
 
 
 def parse(payload: bytes) -> dict[str, Any]:

@@ -13,7 +13,7 @@ fleetcheck_watch() {
     kill -KILL -"$$" || kill -KILL "$$"
 }
 
-# The program ends what it started. What does not end is left to the watcher.
+# The program ends what it started; what the shell itself started is in its group. What does not end is the watcher's.
 fleetcheck_stop() {
     trap - TERM HUP
     if [ -n "$fleetcheck_child" ]; then
@@ -21,6 +21,7 @@ fleetcheck_stop() {
         wait "$fleetcheck_child"
     fi
     kill "$fleetcheck_watcher"
+    kill -KILL -"$$" 2>/dev/null
     exit 3
 }
 
@@ -181,6 +182,8 @@ fleetcheck_pci() {
             max_link_width current_link_speed max_link_speed numa_node; do
             printf ', "%s": %s' "$fleetcheck_key" "$(fleetcheck_word "$fleetcheck_function/$fleetcheck_key" 2>/dev/null)"
         done
+        printf ', "port_max_link_width": %s' "$(fleetcheck_word "$fleetcheck_function/../max_link_width" 2>/dev/null)"
+        printf ', "iommu_type": %s' "$(fleetcheck_word "$fleetcheck_function/iommu_group/type" 2>/dev/null)"
         printf '}'
         fleetcheck_comma=', '
     done
@@ -209,7 +212,7 @@ fleetcheck_listed() {
             fleetcheck_named=$(fleetcheck_json "$fleetcheck_item")
             fleetcheck_items="$fleetcheck_items${fleetcheck_items:+, }{\"index\": $fleetcheck_index, \"path\": $fleetcheck_shown, \
 \"item\": $fleetcheck_named, \"origin\": \"listed\", \"state\": \"$fleetcheck_state\"}"
-            fleetcheck_frame "venv/$fleetcheck_index" "{\"path\": $fleetcheck_shown, \"real\": null, \"item\": $fleetcheck_named, \
+            fleetcheck_frame "venv/$fleetcheck_index" "{\"index\": $fleetcheck_index, \"path\": $fleetcheck_shown, \"real\": null, \"item\": $fleetcheck_named, \
 \"origin\": \"listed\", \"state\": \"$fleetcheck_ran\", \"error\": $(fleetcheck_json "$fleetcheck_why"), \"rc\": null, \
 \"stderr\": \"\", \"cfg\": $(fleetcheck_file "${fleetcheck_venv#"$fleetcheck_sysroot"}/pyvenv.cfg"), \"activation\": null}"
             fleetcheck_index=$((fleetcheck_index + 1))
@@ -274,14 +277,24 @@ fleetcheck_smi() {
         esac
     done
     fleetcheck_skipped=null
+    fleetcheck_fields=index,uuid,pci.bus_id,name,memory.total,driver_version,compute_cap,serial,vbios_version,persistence_mode,ecc.mode.current,ecc.mode.pending,ecc.errors.uncorrected.volatile.total,retired_pages.pending,mig.mode.current,mig.mode.pending,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current,pcie.link.gen.max,pstate,utilization.gpu,temperature.gpu,power.limit,power.max_limit,clocks_throttle_reasons.active,remapped_rows.pending,remapped_rows.failure,gpu_recovery_action
     fleetcheck_query=null
     fleetcheck_retry=null
     if [ -n "$fleetcheck_stuck" ]; then
         fleetcheck_skipped='"d-state"'
     elif [ -n "$fleetcheck_tool" ]; then
-        fleetcheck_query=$(fleetcheck_call index,uuid,pci.bus_id,name,compute_cap,memory.total,driver_version,serial,persistence_mode,ecc.mode.current,mig.mode.current,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current,pcie.link.gen.max)
+        fleetcheck_query=$(fleetcheck_call "$fleetcheck_fields")
         case $fleetcheck_query in
-        *'not a valid field'*) fleetcheck_retry=$(fleetcheck_call index,uuid,pci.bus_id,name,memory.total,driver_version) ;;
+        *'" is not a valid field to query'*)
+            # As smi.py does: what stands before the refused field is known. The answer is JSON, so the quotes are escaped.
+            fleetcheck_refused=${fleetcheck_query#*Field \\\"}
+            fleetcheck_refused=${fleetcheck_refused%%\\*}
+            case ,$fleetcheck_fields, in
+            *,compute_cap,*,"$fleetcheck_refused",*) fleetcheck_fewer=${fleetcheck_fields%%,"$fleetcheck_refused"*} ;;
+            *) fleetcheck_fewer=index,uuid,pci.bus_id,name,memory.total,driver_version ;;
+            esac
+            fleetcheck_retry=$(fleetcheck_call "$fleetcheck_fewer")
+            ;;
         esac
     fi
     fleetcheck_shown=null
@@ -293,7 +306,10 @@ fleetcheck_smi() {
 # Both streams come as stdout, and the exit status on a line behind them.
 fleetcheck_call() {
     fleetcheck_limit=
-    if command -v timeout >/dev/null 2>&1; then fleetcheck_limit="timeout -s KILL $fleetcheck_smi_limit"; fi
+    # In a process group of its own, as coreutils' timeout starts it, it would outlive the connection.
+    for fleetcheck_flag in "" " --foreground"; do
+        if timeout$fleetcheck_flag 9 true 2>/dev/null; then fleetcheck_limit="timeout$fleetcheck_flag -s KILL $fleetcheck_smi_limit"; fi
+    done
     fleetcheck_began=$(date +%s)
     fleetcheck_out=$({
         LC_ALL=C $fleetcheck_limit "$fleetcheck_sysroot$fleetcheck_tool" "--query-gpu=$1" --format=csv,noheader,nounits 2>&1 </dev/null

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleetcheck.cli.choice import check, choice_options, fold_option, folded, take
 from fleetcheck.cli.options import Output, Session, Show, fail_on_option, show_options
-from fleetcheck.cli.output import Outputs, Progress, prepare, watch
-from fleetcheck.errors import InputError, OutputError, Problem
+from fleetcheck.cli.output import Outputs, Progress, code, prepare, watch
+from fleetcheck.cli.reaching import reach_options, settings
+from fleetcheck.errors import OutputError
 
 if TYPE_CHECKING:
     from fleetcheck.agent.evidence import Evidence
@@ -21,57 +22,15 @@ if TYPE_CHECKING:
     from fleetcheck.remote.settings import Settings
     from fleetcheck.run import Run
 
-LIMITS = ("connect", "banner", "auth", "channel", "smi", "host", "run")
-
-
-class LimitType(click.ParamType[Any]):
-    """``NAME=SECONDS``."""
-
-    name = "name=seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        """Split and check a limit. Fails where the name is unknown or the seconds are not above 0."""
-        if isinstance(value, tuple):
-            return value
-        name, _, seconds = str(value).partition("=")
-        if name not in LIMITS:
-            self.fail(f"{name!r} is not a limit; limits are {', '.join(LIMITS)}", param, ctx)
-        try:
-            limit = float(seconds)
-        except ValueError:
-            limit = -1.0
-        if not 0 < limit < 1e9:
-            self.fail(f"{value!r}: seconds must be a number above 0", param, ctx)
-        return name, limit
-
 
 @click.command()
 @click.argument("hosts", nargs=-1)
 @click.option("-i", "--inventory", metavar="INV", help="Inventory: a file, a folder, - or names.")
-@show_options("json", "table", "evidence")
+@show_options("evidence")
 @fail_on_option("error")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Hosts looked at side by side.")
-@click.option(
-    "--limit",
-    "limits",
-    type=LimitType(),
-    multiple=True,
-    metavar="NAME=SECONDS",
-    help=f"Change a limit: {', '.join(LIMITS)}. Repeatable.",
-)
-@click.option(
-    "--accept-new", is_flag=True, help="Record the key of a host never seen before. A changed key is refused."
-)
-@click.option(
-    "--ssh-config", metavar="FILE", help="Read this ssh config instead of the user's; none reads no config."
-)
-@click.option(
-    "--known-hosts",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Trust the host keys of this file instead of the configured ones. Repeatable.",
-)
+@choice_options()
+@fold_option
+@reach_options
 @click.pass_obj
 def command(
     session: Session,
@@ -79,7 +38,7 @@ def command(
     hosts: tuple[str, ...],
     inventory: str | None,
     fail_on: str,
-    limits: tuple[tuple[str, float], ...],
+    fold: bool,
     **options: Any,
 ) -> int:
     """Look at hosts over SSH and judge them.
@@ -87,34 +46,22 @@ def command(
     HOSTS are names, node sets (gpu[01-16].lab), groups or patterns, as in "fleetcheck hosts"; without any, all.
 
     The audit changes nothing on a host. Exit codes: 0 all ok; 1 findings; 2 fleetcheck could not do its work;
-    3 some hosts not checked; 4 both 1 and 3; 130 interrupted.
+    3 some hosts not checked; 4 both 1 and 3; 130 interrupted. With --format nagios: 0 to 3, as a plugin.
     """  # fmt: skip
     show = Show.take(options)
+    choice = take(options)
     from fleetcheck.inventory.load import load
     from fleetcheck.inventory.selection import select
     from fleetcheck.judge import Policy
-    from fleetcheck.run import exit_code
 
     loaded = load(inventory)
     targets = select(loaded, hosts)
-    policy = Policy.of(loaded, fail_on)  # type: ignore[arg-type]  # click checked the choice
-    settings = _settings(dict(limits), options)
-    return exit_code(watched(session, show, targets, source=loaded.source, policy=policy, settings=settings))
-
-
-def _settings(limits: dict[str, float], options: dict[str, Any]) -> Settings:
-    from fleetcheck.remote.settings import NO_CONFIG, Limits, Settings
-
-    chosen: dict[str, Any] = {"limits": Limits(**limits), "accept_new": options["accept_new"]}
-    if options["workers"] is not None:
-        chosen["workers"] = options["workers"]
-    if options["ssh_config"] is not None:
-        if options["ssh_config"] != NO_CONFIG and not Path(options["ssh_config"]).is_file():
-            raise InputError([Problem("--ssh-config", None, f"{options['ssh_config']} is not a file")])
-        chosen["ssh_config"] = options["ssh_config"]
-    if options["known_hosts"]:
-        chosen["known_hosts"] = tuple(str(path) for path in options["known_hosts"])
-    return Settings(**chosen)
+    check(loaded.source, targets)
+    policy = Policy.of(loaded, fail_on, choice)  # type: ignore[arg-type]  # click checked the choice
+    run = watched(session, show, targets, source=loaded.source, policy=policy, settings=settings(options))
+    if fold:
+        folded(run, show)
+    return code(run, show)
 
 
 def watched(
@@ -129,7 +76,7 @@ def watched(
     with Outputs(show) as outputs, Recorders(show.outputs) as recorders:
         recorders.begin(info, policy, targets)
         events = audit(targets, policy=policy, settings=settings, info=info, on_evidence=recorders)
-        run = watch(events, Progress(session, show))
+        run = watch(events, Progress(session, show), outputs)
         recorders.end(run)
         outputs.failures += recorders.failures
         outputs.finish(run)

@@ -17,7 +17,7 @@ from fleetcheck.errors import InputError, Problem
 @click.option(
     "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the hosts' folders in DIR, a new folder."
 )
-@show_options("json", "table", "evidence")
+@show_options("evidence")
 @click.pass_obj
 def command(session: Session, /, keep: Path | None, **options: Any) -> int:
     """Audit a fleet that lives on this machine.
@@ -27,7 +27,7 @@ def command(session: Session, /, keep: Path | None, **options: Any) -> int:
     """
     show = Show.take(options)
     from fleetcheck.cli.audit import watched
-    from fleetcheck.cli.output import prepare
+    from fleetcheck.cli.output import code, prepare
     from fleetcheck.demo.fleet import Fleet
     from fleetcheck.judge import Policy
 
@@ -44,7 +44,7 @@ def command(session: Session, /, keep: Path | None, **options: Any) -> int:
         run = watched(
             session, show, inventory.targets, source=inventory.source, policy=policy, settings=fleet.settings
         )
-        return 0 if run.run.complete else 130
+        return code(run, show, 0 if run.run.complete else 130)
 
 
 def _kept(folder: Path) -> Path:

@@ -1,7 +1,8 @@
 """The entry: a group that imports a command only when it runs, and the one place where errors become exit codes.
 
 Exit codes: 0 all ok, 1 findings, 2 fleetcheck could not do its work, 3 some hosts not checked, 4 both 1 and 3,
-130 interrupted. An internal error is a 2: it must never read as a verdict.
+130 interrupted. An internal error is a 2: it must never read as a verdict. With ``--format nagios`` whatever is no
+verdict is a 3, UNKNOWN, with a status line on standard output: there a 2 would read as CRITICAL.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any, NoReturn
 
 import click
 
-from fleetcheck.version import __version__
 from fleetcheck.cli.options import Session
 from fleetcheck.cli.output import emit, reader_left, silence
 from fleetcheck.errors import FleetcheckError, InputError
+from fleetcheck.version import __version__
 
 FAILED = 2
 INTERRUPTED = 130
@@ -28,7 +29,12 @@ SUMMARIES = {
     "audit": "Look at hosts over SSH and judge them.",
     "hosts": "Show the hosts of an inventory, with every setting resolved.",
     "rules": "List the rules, or explain one: what it says, an example, what mends it, where to read on.",
+    "show": "Show all that is known of one host, and what was not examined.",
+    "report": "Show runs again, without SSH; several as one.",
     "replay": "Judge recorded evidence again, without SSH.",
+    "baseline": "Write the expectations that good hosts meet, ready to paste.",
+    "compare": "Show what two hosts differ in.",
+    "init": "Write a first inventory, with comments.",
     "demo": "Audit a fleet that lives on this machine.",
 }
 """Every command and its summary, so that ``--help`` imports none of them."""
@@ -96,7 +102,7 @@ def cli(session: Session, debug: bool) -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code. No traceback reaches the user, unless with ``--debug``."""
-    session = Session()
+    session = Session(monitored=_monitored(sys.argv[1:] if args is None else args))
     try:
         with _terminable():
             code = cli.main(args, prog_name="fleetcheck", obj=session, standalone_mode=False)
@@ -106,21 +112,21 @@ def run(args: Sequence[str] | None = None) -> int:
         silence()
         return 0
     except (click.Abort, KeyboardInterrupt):
-        return _say(["interrupted"], INTERRUPTED)
+        return _say(session, ["interrupted"], INTERRUPTED)
     except click.ClickException as error:
         error.show()
-        return FAILED
+        return _coded(session, [error.format_message()], FAILED)
     except InputError as error:
-        return _say([str(problem) for problem in error.problems], FAILED, lead="")
+        return _say(session, [str(problem) for problem in error.problems], FAILED, lead="")
     except FleetcheckError as error:
-        return _say(str(error).splitlines(), FAILED)
+        return _say(session, str(error).splitlines(), FAILED)
     except Exception as error:  # noqa: BLE001 the last line of defence: any bug becomes one line and a 2
         if session.debug:
             import traceback
 
             traceback.print_exc()
         what = f"{type(error).__name__}: {str(error)[:300]}"
-        return _say([f"internal error: {what}; run again with --debug to see where"], FAILED)
+        return _say(session, [f"internal error: {what}; run again with --debug to see where"], FAILED)
 
 
 def main() -> NoReturn:
@@ -132,14 +138,31 @@ def main() -> NoReturn:
     sys.exit(run())
 
 
-def _say(lines: Sequence[str], code: int, lead: str = "fleetcheck: ") -> int:
+def _monitored(args: Sequence[str]) -> bool:
+    # Read before the options are parsed: where that fails, Nagios must not be told CRITICAL.
+    pairs = zip(args, [*args[1:], ""], strict=True)
+    return any(arg == "--format=nagios" or (arg, after) == ("--format", "nagios") for arg, after in pairs)
+
+
+def _say(session: Session, lines: Sequence[str], code: int, lead: str = "fleetcheck: ") -> int:
     from fleetcheck.report.text import clean  # what is wrong may quote a file of unknown origin
 
     for line in lines:
         # Standard error may be closed or full; the exit code still tells.
         with contextlib.suppress(OSError):
             click.echo(f"{lead}{clean(line, 2000)}", err=True)
-    return code
+    return _coded(session, lines, code)
+
+
+def _coded(session: Session, lines: Sequence[str], code: int) -> int:
+    """Return the code; a monitoring system reads why on standard output, and gets its own code."""
+    if not session.monitored:
+        return code
+    from fleetcheck.report import nagios
+
+    with contextlib.suppress(FleetcheckError):
+        emit(nagios.unknown("; ".join(lines)))
+    return nagios.CODES["UNKNOWN"]
 
 
 @contextlib.contextmanager

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import click
 
-Format = Literal["table", "json"]
+from fleetcheck.report.formats import FORMATS
+
 ColourChoice = Literal["auto", "always", "never"]
-FORMATS = ("table", "json")
 SEVERITIES = ("info", "warning", "error", "critical")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -23,6 +23,26 @@ class Session:
     """What holds for one call of the program."""
 
     debug: bool = False
+    monitored: bool = False
+    """A monitoring system reads standard output and the exit code (``--format nagios``)."""
+
+
+class ColumnsType(click.ParamType[Any]):
+    """``NAME,NAME``: columns of the table."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Split at commas. Fails with the columns that there are where one of the names is none."""
+        if isinstance(value, tuple):
+            return value
+        from fleetcheck.report.rows import MORE, USUAL, chosen
+
+        try:
+            return chosen([name.strip() for name in str(value).split(",") if name.strip()])
+        except KeyError as error:
+            known = ", ".join((*USUAL, *MORE)).lower()
+            self.fail(f"{error.args[0].lower()!r} is not a column; columns are {known}", param, ctx)
 
 
 class Output(NamedTuple):
@@ -59,11 +79,12 @@ class OutputType(click.ParamType[Any]):
 class Show:
     """How a run is to be shown."""
 
-    format: Format
+    format: str
     outputs: tuple[Output, ...]
     wide: bool
     quiet: bool
     colour: ColourChoice
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def take(cls, options: dict[str, Any]) -> Show:
@@ -74,11 +95,13 @@ class Show:
             options.pop("wide"),
             options.pop("quiet"),
             options.pop("colour"),
+            options.pop("columns") or (),
         )
 
 
-def show_options(*files: str) -> Callable[[_Command], _Command]:
-    """Add the options of :class:`Show` to a command; ``files`` are the formats that ``--output`` may write."""
+def show_options(*more: str) -> Callable[[_Command], _Command]:
+    """Add the options of :class:`Show` to a command; ``--output`` may write every format, and ``more``."""
+    files = (*FORMATS, *more)
     options = (
         click.option(
             "--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True,
@@ -89,11 +112,13 @@ def show_options(*files: str) -> Callable[[_Command], _Command]:
             help=f"Also write a file, whole or not at all: {', '.join(files)}. Repeatable.",
         ),
         click.option("--wide", is_flag=True, help="Shorten and fold nothing in the table."),
-        click.option("-q", "--quiet", is_flag=True, help="Print no report and no progress."),
         click.option(
-            "--color", "colour", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True,
-            help="Colour the table. auto follows NO_COLOR, CLICOLOR_FORCE, CLICOLOR and the terminal.",
+            "--columns", type=ColumnsType(), metavar="NAME,NAME",
+            help="The table's columns, in this order. HOST and VERDICT are always among them; more than the usual "
+            "ones: address, groups, outcome, gpu-name, kernel, seconds, python, torch, cuda, nvcc.",
         ),
+        click.option("-q", "--quiet", is_flag=True, help="Print no report and no progress."),
+        colour_option("Colour the table."),
     )  # fmt: skip
 
     def add(command: _Command) -> _Command:
@@ -102,6 +127,14 @@ def show_options(*files: str) -> Callable[[_Command], _Command]:
         return command
 
     return add
+
+
+def colour_option(what: str) -> Callable[[_Command], _Command]:
+    """Add ``--color``, which :func:`coloured` reads."""
+    return click.option(
+        "--color", "colour", type=click.Choice(("auto", "always", "never")), default="auto", show_default=True,
+        help=f"{what} auto follows NO_COLOR, CLICOLOR_FORCE, CLICOLOR and the terminal.",
+    )  # fmt: skip
 
 
 def fail_on_option(default: str | None, more: str = "") -> Callable[[_Command], _Command]:

@@ -1,24 +1,24 @@
-"""Where a run goes: standard output, files that are written whole or not at all, progress on a terminal."""
+"""Where a run goes: standard output, files, progress on a terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
-import stat
 import sys
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO, cast
 
 import click
 
+from fleetcheck.cli.files import Draft
 from fleetcheck.cli.options import Output, Session, Show, coloured
 from fleetcheck.errors import FleetcheckError, InputError, OutputError, Problem
+from fleetcheck.report.formats import CARRIES, STREAMED, View, render
 
 if TYPE_CHECKING:
+    from fleetcheck.report.jsonl import Stream
     from fleetcheck.run import Event, Run
 
 
@@ -74,75 +74,6 @@ def table_width() -> int:
     return 0
 
 
-def render(run: Run, name: str, *, wide: bool, width: int, colour: bool) -> str:
-    """Return the run in one of the formats."""
-    if name == "json":
-        from fleetcheck.report import json
-
-        return json.render(run)
-    from fleetcheck.report import table
-
-    return table.render(run, wide=wide, width=width, colour=colour)
-
-
-class Draft:
-    """A file to come. Entering makes a draft beside it, :meth:`write` puts it in place, leaving removes it.
-
-    An existing file keeps its mode, a new one follows the umask; a link keeps pointing to what is replaced. What
-    is not a regular file (``/dev/null``, a FIFO) is written to as it stands. Raises OutputError.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._real = Path(os.path.realpath(path))
-        self._draft: Path | None = None
-
-    def __enter__(self) -> Self:
-        with self._told():
-            mode = self._real.stat().st_mode if self._real.exists() else None
-            if mode is not None and stat.S_ISDIR(mode):
-                raise OutputError(f"{self.path}: is a folder")
-            if mode is None or stat.S_ISREG(mode):
-                handle, name = tempfile.mkstemp(
-                    prefix=f".{self._real.name[:80]}.", suffix=".part", dir=self._real.parent
-                )
-                self._draft = Path(name)
-                os.fchmod(handle, 0o666 & ~_umask() if mode is None else stat.S_IMODE(mode))
-                os.close(handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._draft is not None:
-            self._draft.unlink(missing_ok=True)
-            self._draft = None
-
-    def write(self, text: str) -> None:
-        """Write the whole text and put it in place."""
-        with self._told():
-            if self._draft is None:
-                self._real.write_text(text, encoding="utf-8")
-                return
-            with self._draft.open("w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            self._draft.replace(self._real)
-            self._draft = None
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputError(f"{self.path}: cannot be written: {error.strerror or error}") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
 class Outputs:
     """The files of one run: opened before the first host is looked at, written when the run has ended.
 
@@ -154,6 +85,7 @@ class Outputs:
         self._show = show
         self._stack = contextlib.ExitStack()
         self._drafts: list[tuple[str, Draft]] = []
+        self._stream = None if show.quiet else _stream(show.format)
         self.failures: list[str] = []
 
     def __enter__(self) -> Self:
@@ -169,16 +101,36 @@ class Outputs:
     ) -> None:
         self._stack.close()
 
+    def see(self, event: Event) -> None:
+        """Print what a host's end adds to a format that is printed as hosts end."""
+        if self._stream is not None:
+            try:
+                emit("".join(self._stream.lines(event)))
+            except OutputError as error:
+                self._stream = None
+                self.failures.append(str(error))
+
+    def replay(self, run: Run) -> None:
+        """Print a run that is over in a format that is printed as hosts end."""
+        from fleetcheck.run import Finished, Started
+
+        self.see(Started(run.run, len(run.hosts)))
+        self.see(Finished(run))
+
     def finish(self, run: Run) -> None:
         """Print the report and put the files in place. Raises OutputError when all that can be done is done."""
         show = self._show
-        if not show.quiet:
+        if not show.quiet and show.format not in STREAMED:
             with self._noted():
                 colour = coloured(show.colour, is_terminal(sys.stdout))
-                emit(render(run, show.format, wide=show.wide, width=table_width(), colour=colour))
+                emit(render(run, show.format, View(show.wide, table_width(), colour, show.columns)))
         for name, draft in self._drafts:
             with self._noted():
-                draft.write(render(run, name, wide=show.wide, width=0, colour=False))
+                carries = name in CARRIES
+                # Numbers of an interrupted run would tell of hosts that nobody looked at; old ones age visibly.
+                if not carries or run.run.complete or not draft.replaces:
+                    earlier = draft.earlier() if carries else ""
+                    draft.write(render(run, name, View(show.wide, columns=show.columns, earlier=earlier)))
         if self.failures:
             raise OutputError("\n".join(self.failures))
 
@@ -188,6 +140,14 @@ class Outputs:
             yield
         except OutputError as error:
             self.failures.append(str(error))
+
+
+def _stream(name: str) -> Stream | None:
+    if name not in STREAMED:
+        return None
+    from fleetcheck.report.jsonl import Stream
+
+    return Stream()
 
 
 def distinct(outputs: Sequence[Output]) -> tuple[Output, ...]:
@@ -230,7 +190,7 @@ class Progress:
             click.echo("\r\x1b[K", nl=False, err=True, color=True)
 
 
-def watch(events: Iterator[Event], progress: Progress) -> Run:
+def watch(events: Iterator[Event], progress: Progress, outputs: Outputs) -> Run:
     """Read the events to their end and return the run. An interrupt ends the run, not the report.
 
     Raises KeyboardInterrupt where it is interrupted again.
@@ -240,11 +200,13 @@ def watch(events: Iterator[Event], progress: Progress) -> Run:
     try:
         for event in events:
             progress.see(event)
+            outputs.see(event)
             if isinstance(event, Finished):
                 return event.run
     except KeyboardInterrupt:
         last = cast("Generator[Event, None, None]", events).throw(KeyboardInterrupt())
         progress.clear()
+        outputs.see(last)
         if isinstance(last, Finished):
             return last.run
     except BaseException:
@@ -264,3 +226,14 @@ def prepare(session: Session) -> None:
     # Without a handler, logging's last resort prints tracebacks of paramiko's threads.
     logging.getLogger().addHandler(logging.NullHandler())
     warnings.simplefilter("ignore")
+
+
+def code(run: Run, show: Show, plain: int | None = None) -> int:
+    """Return the exit code: the run's own or ``plain``; of ``--format nagios`` alone, that of a plugin."""
+    if show.format == "nagios":
+        from fleetcheck.report import nagios
+
+        return nagios.code(run)
+    from fleetcheck.run import exit_code
+
+    return exit_code(run) if plain is None else plain

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 @click.command(name="rules")
 @click.argument("rule", required=False)
 @click.option(
-    "--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True, help="How to show it."
-)
+    "--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True,
+    help="How to show it.",
+)  # fmt: skip
 def command(rule: str | None, form: str) -> None:
     """List the rules, or explain one: what it says, an example, what mends it, where to read on."""
     from fleetcheck.cli.output import emit
@@ -46,9 +47,9 @@ def unknown(rule: str, known: list[str]) -> Exception:
 
 def document(rule: Rule) -> dict[str, Any]:
     """Return a rule as JSON values."""
-    from fleetcheck.rules.examples import EXAMPLES, example
+    from fleetcheck.rules.examples import example
+    from fleetcheck.rules.pages import expected
 
-    expect, _ = EXAMPLES[rule.slug]
     return {
         "rule": rule.slug,
         "family": rule.family,
@@ -58,7 +59,7 @@ def document(rule: Rule) -> dict[str, Any]:
         "remedy": rule.remedy,
         "references": list(rule.references),
         "causes": list(rule.causes),
-        "example": {"expect": expect, "finding": example(rule.slug)[0].model_dump(mode="json")},
+        "example": {"expect": expected(rule.slug), "finding": example(rule.slug)[0].model_dump(mode="json")},
     }
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleetcheck.facts import gates, guards, releases, shape
-from fleetcheck.facts.records import Fusion, FusionEffective, FusionVerdict
+from fleetcheck.facts import gates, guards, modules, releases, shape
+from fleetcheck.facts.records import Framework, Fusion, FusionEffective, FusionVerdict
 
 _WORST_FIRST: tuple[FusionVerdict, ...] = ("unsafe-patch", "refused", "unknown", "patched", "supported")
 MODULE_FRAMEWORKS = ("sglang", "vllm")
@@ -21,26 +21,33 @@ def fusion(
     files: Mapping[str, Mapping[str, Any]],
     version: str | None,
     capabilities: Sequence[str],
-    frameworks: Mapping[str, str | None],
-    *,
-    framework_edited: bool = False,
+    callers: Sequence[Framework] = (),
+    rows: Sequence[Any] = (),
 ) -> Fusion:
-    """Judge the files of one FlashInfer. ``capabilities`` are those of all GPUs, empty if unknown."""
+    """Judge the files of one FlashInfer. ``capabilities`` are those of all GPUs, empty if unknown.
+
+    ``callers`` are the frameworks beside it, ``rows`` the lists of majors that the agent cut out of all its files.
+    """
     reading = gates.read(files)
+    listed = modules.gates(rows)
+    # A function beside the gate may have its list from a helper, which the reading by its own text misses.
+    every = listed | {name: gate or listed.get(name) for name, gate in reading.gates.items()}
     header = files.get(guards.HEADER, {})
     text = None if header.get("record") == "missing" else shape.source(header.get("text"))
     guarded = None if text is None else guards.count(text, capabilities)
     verdict = _verdict(reading, guarded, version, capabilities)
     return Fusion(
         verdict=verdict,
-        effective=_effective(verdict, frameworks, edited=framework_edited),
+        effective=effective(verdict, callers, capabilities),
         gate=reading.gate,
         gate_state=reading.state,
         gate_file=reading.file,
         gate_error=reading.error,
         guards=guarded,
-        gates=dict(reading.gates),
-        frameworks=dict(frameworks),
+        gates=every,
+        frameworks={caller.name: caller.version for caller in callers},
+        callers=tuple(callers),
+        closed=modules.closed(every, capabilities),
     )
 
 
@@ -70,7 +77,41 @@ def _of_major(reading: gates.Reading, guarded: int | None, version: str | None, 
     return "patched" if edited else "supported"
 
 
-def _effective(verdict: FusionVerdict, frameworks: Mapping[str, str | None], *, edited: bool) -> FusionEffective:
-    """Say ``off`` only where no caller could be let through; flags and processes are not examined here."""
-    auto = "sglang" in frameworks and releases.sglang_auto_enables(frameworks["sglang"])
-    return "off" if verdict in ("absent", "refused") and not auto and not edited else "unknown"
+def effective(
+    verdict: FusionVerdict,
+    frameworks: Sequence[Framework],
+    capabilities: Sequence[str] = (),
+    processes: Sequence[Mapping[str, Any]] | None = None,
+) -> FusionEffective:
+    """Say what is in force, from FlashInfer's gate, the frameworks' gates and what serves.
+
+    ``processes`` are those that serve from this environment; None: they were not looked at, so that what a flag
+    decides is ``unknown``. The worst of the frameworks counts.
+    """
+    majors = {int(capability.partition(".")[0]) for capability in capabilities}
+    if not frameworks:
+        return "off" if verdict in ("absent", "refused") else "unknown"
+    states = {_of_framework(verdict, framework, majors, processes) for framework in frameworks}
+    return next(state for state in ("would-crash", "on-unvalidated", "on", "unknown", "off") if state in states)
+
+
+def _of_framework(
+    verdict: FusionVerdict,
+    framework: Framework,
+    majors: set[int],
+    processes: Sequence[Mapping[str, Any]] | None,  # noqa: ARG001 - flags of what serves come in here
+) -> FusionEffective:
+    refuses = verdict in ("absent", "refused")
+    undecided = set(framework.modified) - {gate.file for gate in framework.gates}
+    if undecided:
+        # A file that decides without holding a gate was edited: what it does is not known.
+        return "unknown"
+    if not framework.gates:
+        auto = framework.name == "sglang" and releases.sglang_auto_enables(framework.version)
+        return "off" if refuses and not auto else "unknown"
+    if framework.admits is None or not majors:
+        return "unknown"
+    calls = majors & set(framework.admits)
+    if refuses and calls and majors & set(framework.auto_enables or ()) & calls:
+        return "would-crash"
+    return "unknown" if calls else "off"

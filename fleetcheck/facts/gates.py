@@ -20,7 +20,7 @@ FUNCTION = "gen_trtllm_comm_module"
 FILES = ("jit/comm.py", "comm/trtllm_ar.py", "comm.py")
 CALL = "get_nvcc_flags_list"
 KEYWORD = "supported_major_versions"
-MAX_GATES = 100
+MAX_GATES = 200
 
 Majors = tuple[int, ...]
 State = Literal["read", "no-gate", "absent", "unreadable"]

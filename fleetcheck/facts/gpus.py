@@ -7,56 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from fleetcheck.facts import nvidia_smi, products, shape
+from fleetcheck.facts import health, kernel_log, nvidia_smi, products, shape, smi_lists, topology
 from fleetcheck.facts.nvidia_smi import Listing, Message, Row
+from fleetcheck.facts.pci import DEAD, Driver, Pci, PciGpu, read_driver, read_iommu, read_pci, surroundings
 from fleetcheck.facts.records import Device, DeviceState, Gpus, GpuState
 
-NVIDIA = 0x10DE
-# VGA and 3D controllers; the HDMI audio function beside them is 0403 (NVIDIA/deepops#702).
-GPU_CLASSES = (0x0300, 0x0302)
 MAX_DIAGNOSTICS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class PciGpu:
-    """One NVIDIA function of class 0300 or 0302; ``device`` is the PCI device id."""
-
-    bus_id: str | None
-    device: int | None
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pci:
-    """What PCI shows. ``gpus`` is None where the bus could not be read."""
-
-    gpus: tuple[PciGpu, ...] | None = None
-
-    @property
-    def empty(self) -> bool:
-        """True where the bus was read and holds no NVIDIA GPU."""
-        return self.gpus == ()
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The kernel driver. ``loaded`` is None where it could not be told."""
-
-    loaded: bool | None = None
-    version: str | None = None
-    module: Literal["open", "proprietary"] | None = None
-
-
 def gpus(parts: Mapping[str, Any]) -> Gpus:
-    """Type the parts ``smi``, ``pci`` and ``driver``. Capabilities and names are those of the listed devices."""
-    listing = nvidia_smi.read(parts.get("smi"))
+    """Type the parts ``smi``, ``pci``, ``driver``, ``kernel`` and ``system``.
+
+    Capabilities and names are those of the listed devices.
+    """
+    smi = shape.mapping(parts.get("smi"))
+    listing = nvidia_smi.read(smi)
     pci, driver = read_pci(parts.get("pci")), read_driver(parts.get("driver"))
-    devices = _devices(listing, pci)
+    devices = smi_lists.with_slices(_devices(listing, pci), smi.get("mig"))
     listed = devices[: len(listing.rows)]
     mismatch = listing.first("nvml-version")
+    links = topology.links(smi.get("topology"))
     loaded = driver.version or _one(row.value("driver_version") for row in listing.rows)
     return Gpus(
         state=_state(listing, pci, driver, devices),
@@ -66,54 +38,20 @@ def gpus(parts: Mapping[str, Any]) -> Gpus:
         driver=loaded,
         driver_userspace=(mismatch.value if mismatch else None) or listing.version,
         kernel_module=driver.module,
+        link=topology.worst(links),
         pci_count=None if pci.gpus is None else len(pci.gpus),
         devices=devices,
         diagnostics=shape.unique(message.line for message in listing.messages)[:MAX_DIAGNOSTICS],
+        unsupported=listing.unsupported[:64],
+        nvlink=topology.nvlink(links),
+        links=links,
+        p2p=topology.peers(smi.get("p2p")),
+        iommu=read_iommu(parts.get("system"), pci),
+        surroundings=surroundings(parts),
+        processes=smi_lists.processes(smi.get("processes")),
+        xids=kernel_log.xids(parts.get("kernel")),
+        blocked=smi_lists.blocked(smi.get("blocked")),
     )
-
-
-def read_pci(part: object) -> Pci:
-    """Type the ``pci`` part: every NVIDIA function that is a GPU."""
-    bus = shape.mapping(part)
-    if shape.line(bus.get("error")) or not isinstance(bus.get("functions"), list):
-        return Pci()
-    found: list[PciGpu] = []
-    unclear = False
-    for raw in shape.items(bus["functions"]):
-        function = shape.mapping(raw)
-        vendor, kind = _hex(function.get("vendor")), _hex(function.get("class"))
-        if vendor is not None and vendor != NVIDIA:
-            continue
-        if kind is None:
-            unclear = True
-        elif kind >> 8 in GPU_CLASSES:
-            address = nvidia_smi.bus_id(shape.name(function.get("bus_id")))
-            found.append(PciGpu(address, _hex(function.get("device")), shape.line(function.get("error"))))
-    # A function whose class cannot be read may be a GPU: then an empty list proves nothing.
-    return Pci(None if unclear and not found else tuple(found))
-
-
-def read_driver(part: object) -> Driver:
-    """Type the ``driver`` part. Both files absent means that no driver is loaded."""
-    driver = shape.mapping(part)
-    proc, module = shape.mapping(driver.get("proc_version")), shape.mapping(driver.get("module_version"))
-    first = next((line for line in (shape.text(proc.get("text")) or "").splitlines() if "NVRM" in line), "")
-    version = _one(word for word in first.split() if re.fullmatch(r"\d{2,4}(?:\.\d{1,4}){1,3}", word))
-    plain = shape.name(module.get("text")) or ""
-    if version is None and re.fullmatch(r"\d{2,4}(?:\.\d{1,4}){1,3}", plain):
-        version = plain
-    if version is None:
-        gone = all(one.get("error") == "ENOENT" for one in (proc, module))
-        return Driver(loaded=False if gone else None)
-    kind: Literal["open", "proprietary"] | None = None
-    if "Kernel Module" in first:
-        kind = "open" if "Open Kernel Module" in first else "proprietary"
-    return Driver(True, version, kind)
-
-
-def _hex(value: object) -> int | None:
-    match = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,8})", shape.name(value) or "")
-    return int(match.group(1), 16) if match else None
 
 
 def _one(values: Any) -> str | None:
@@ -154,6 +92,7 @@ def _same(message: Message, device: Device) -> bool:
 def _listed(row: Row, listing: Listing, pci: PciGpu | None) -> Device:
     notes = list(row.faults)
     said = [message for message in listing.messages if message.bus_id and message.bus_id == row.bus_id]
+    corrupt = any(message.kind == "inforom" for message in said)
     faulty = bool(notes) or any(message.kind == "bad-device" for message in said)
     notes += [message.line for message in said if message.kind != "malformed-row"]
     name = shape.line(row.value("name"), 120)
@@ -175,6 +114,7 @@ def _listed(row: Row, listing: Listing, pci: PciGpu | None) -> Device:
         memory_mib=int(memory.group(1)) if memory else None,
         state=state,
         note=shape.line("; ".join(notes)),
+        **health.of(row, pci, inforom_corrupt=corrupt),
     )
 
 
@@ -187,14 +127,14 @@ def _unlisted(gpu: PciGpu, message: Message | None, state: DeviceState) -> Devic
         compute_capability=capability,
         compute_capability_basis="guessed" if capability else None,
         state="fault" if message else state,
-        note=message.line if message else gpu.error,
+        note=message.line if message else DEAD if gpu.dead else gpu.error,
     )
 
 
 def _count(listing: Listing, pci: Pci) -> int | None:
-    """What nvidia-smi lists. It counts none where it says so, and there are none where PCI shows none."""
+    """What nvidia-smi lists and has not lost; none where it says so, or where PCI shows none."""
     if listing.rows:
-        return len(listing.rows)
+        return sum(not row.lost for row in listing.rows)
     return 0 if "no-devices" in listing.kinds or pci.empty else None
 
 

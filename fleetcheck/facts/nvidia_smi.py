@@ -29,6 +29,7 @@ _BUS_ID = re.compile(
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _UNIT = re.compile(r"\s*(?:MiB|MHz|W|%)$")
 _NOT_APPLICABLE = {"", "n/a", "not supported", "not available", "requested functionality has been deprecated"}
+_LOST = re.compile(r"GPU is (?:lost|inaccessible)", re.IGNORECASE)
 _FAULTS = {"unknown error", "gpu requires reset", "gpu is lost", "gpu is inaccessible", "err!"}
 
 # In this order: the text of a bad device ends in words that other messages hold too (NordicHPC/sonar#87).
@@ -85,6 +86,11 @@ class Row:
         bad = [(name, cell.said) for name, cell in self.cells.items() if cell.state == "fault"]
         return shape.unique(f"{name}: {said}" for name, said in bad)
 
+    @property
+    def lost(self) -> bool:
+        """Whether the row is of a GPU that is off the bus; one that needs a reset is still there."""
+        return any(_LOST.search(cell.said) for cell in self.cells.values() if cell.state == "fault")
+
     def value(self, name: str) -> str | None:
         """Return the text of a field, or None where it has no value."""
         cell = self.cells.get(name)
@@ -119,6 +125,11 @@ class Listing:
     def first(self, kind: Kind) -> Message | None:
         """Return the first message of a kind."""
         return next((message for message in self.messages if message.kind == kind), None)
+
+
+def plain(line: str) -> str:
+    """Return a line without colour codes and without what a terminal puts at its end."""
+    return _ESCAPE.sub("", line).rstrip()
 
 
 def bus_id(text: str | None) -> str | None:
@@ -198,6 +209,11 @@ def read(part: object) -> Listing:
     call = shape.mapping(last.get("call"))
     fields = shape.texts(last.get("fields"))
     rows, messages = _lines(fields, call)
+    others = shape.mapping(smi.get("others"))
+    if others:
+        # The query ended at a lost GPU before any row; the others were asked for by their bus ids.
+        more = _lines(shape.texts(others.get("fields")), shape.mapping(others.get("call")))
+        rows, messages = (*rows, *more[0]), (*messages, *more[1])
     if last is retry:
         messages = (*_lines(shape.texts(query.get("fields")), shape.mapping(query.get("call")))[1], *messages)
     rc = shape.integer(call.get("rc"), -255, 255)
@@ -207,7 +223,9 @@ def read(part: object) -> Listing:
     known = {found.kind for found in messages} - {"other"}
     if not rows and rc is not None and rc in _BY_RC and not known - {"invalid-field", "inforom", "mixed-binaries"}:
         messages = (*messages, Message(_BY_RC[rc], f"nvidia-smi ended with exit code {rc}"))
-    hung = any(_hung(shape.mapping(one.get("call"))) for one in (query, retry)) or bool(smi.get("skipped"))
+    if not rows and not messages and rc is not None:
+        messages = (Message("other", f"nvidia-smi printed nothing and ended with exit code {rc}"),)
+    hung = any(_hung(shape.mapping(one.get("call"))) for one in (query, retry, others)) or bool(smi.get("skipped"))
     refused = [found.value for found in messages if found.kind == "invalid-field"]
     dropped = set(shape.texts(query.get("fields"))) - set(fields)
     return Listing(
@@ -245,7 +263,7 @@ def _lines(fields: Sequence[str], call: Mapping[str, Any]) -> tuple[tuple[Row, .
     for stream in ("stdout", "stderr"):
         lines = (shape.text(call.get(stream), shape.SOURCE_LIMIT) or "").splitlines()[:MAX_LINES]
         for raw in lines:
-            line = _ESCAPE.sub("", raw).strip()
+            line = plain(raw).strip()
             if not line or _is_header(fields, line):
                 continue
             found = row(fields, line) if stream == "stdout" and len(rows) < MAX_ROWS else None

@@ -123,3 +123,19 @@ def compute_capability(name: str | None, device: int | None) -> str | None:
 def name(device: int | None) -> str | None:
     """Return the product name of a PCI device id, or None."""
     return next((ids[device] for ids in BY_ID.values() if device is not None and device in ids), None)
+
+
+# The oldest release that NVIDIA validated for a product (Omniverse's requirements); older ones may run it.
+MINIMUM_DRIVER: dict[str, str] = {
+    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": "570.169",
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition": "580.95.05",
+}
+# What a driver calls a board that it does not know, or that was not released yet.
+GENERIC_NAMES = frozenset({"Graphics Device", "NVIDIA Graphics Device"})
+OPEN_MODULE_FROM = 10
+"""The major compute capability from which only the open kernel module drives a GPU (Blackwell)."""
+
+
+def minimum_driver(name: str | None) -> str | None:
+    """Return the oldest driver that is validated for a product, None where none is known."""
+    return MINIMUM_DRIVER.get(" ".join((name or "").split()))

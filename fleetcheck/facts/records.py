@@ -19,6 +19,7 @@ GpuState = Literal[
     "fault", "missing", "ok", "unknown",
 ]  # fmt: skip
 DeviceState = Literal["ok", "fault", "missing", "unknown"]
+Slowdown = Literal["power-brake", "heat-hardware", "heat-software"]
 CsrcState = Literal["complete", "incomplete", "empty", "missing", "unreadable", "unknown"]
 VenvState = Literal["ok", "missing", "unreadable", "broken", "no-flashinfer", "remnant"]
 FusionVerdict = Literal["absent", "refused", "supported", "unsafe-patch", "patched", "unreadable", "unknown"]
@@ -39,10 +40,22 @@ def kind_of(model: type[Fact], name: str) -> Literal["plain", "volatile", "ident
     return "volatile" if kind == "volatile" else "identity" if kind == "identity" else "plain"
 
 
+class MigDevice(Fact):
+    """A slice of a GPU that is partitioned. ``profile`` is such as ``1g.24gb``."""
+
+    index: int
+    profile: str
+    uuid: Annotated[str | None, IDENTITY] = None
+
+
 class Device(Fact):
     """One GPU as nvidia-smi lists it, or as PCI alone shows it (then ``index`` and ``uuid`` are None).
 
-    ``bus_id`` is normalised: eight digits of domain, upper case. ``memory_mib`` is MiB.
+    ``bus_id`` is normalised: eight digits of domain, upper case. ``memory_mib`` is MiB. None is always "not
+    known", also where the product has no such thing (ECC on a GeForce, MIG on a workstation board).
+    ``pcie_width`` and ``pcie_generation`` are the link's now, ``…_max`` what GPU and system can; an idle link
+    runs at a lower generation. ``port_width`` is what the slot's port can. ``power_limit`` is W, ``utilization``
+    %, ``temperature`` °C.
     """
 
     index: int | None = None
@@ -56,13 +69,62 @@ class Device(Fact):
     state: DeviceState = "unknown"
     note: str | None = None
     """What nvidia-smi said of a device that is not ``ok``."""
+    vbios: str | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    port_width: int | None = None
+    pcie_generation: Annotated[int | None, VOLATILE] = None
+    pcie_generation_max: int | None = None
+    power_limit: float | None = None
+    power_limit_max: float | None = None
+    utilization: Annotated[int | None, VOLATILE] = None
+    temperature: Annotated[int | None, VOLATILE] = None
+    slowdown: Annotated[tuple[Slowdown, ...], VOLATILE] = ()
+    """What holds the clocks down now, beside idleness and the power limit."""
+    persistence: bool | None = None
+    ecc: bool | None = None
+    ecc_pending: bool | None = None
+    """The ECC mode after the next reset."""
+    ecc_uncorrected: Annotated[int | None, VOLATILE] = None
+    """Errors since the driver was loaded."""
+    mig: bool | None = None
+    mig_pending: bool | None = None
+    mig_devices: tuple[MigDevice, ...] = ()
+    rows_pending: bool | None = None
+    """Whether rows (before Ampere: pages) of memory will be replaced at the next reset."""
+    rows_failed: bool | None = None
+    """Whether a row could not be replaced."""
+    inforom_corrupt: bool | None = None
+    recovery_action: str | None = None
+    """What the driver asks for, None where it asks for nothing or cannot tell."""
+
+
+class GpuProcess(Fact):
+    """A process that computes on a GPU, as nvidia-smi lists it. ``memory_mib`` is MiB."""
+
+    pid: int
+    gpu: str | None = None
+    """The uuid of the GPU, or of the slice."""
+    memory_mib: int | None = None
+    name: str | None = None
+
+
+class Xid(Fact):
+    """An error that the driver wrote to the kernel's log. ``seconds`` is since boot, where the log tells it."""
+
+    code: int
+    bus_id: str | None = None
+    seconds: float | None = None
+    text: str = ""
 
 
 class Gpus(Fact):
     """The GPUs of one host. ``count`` is None where nothing could count them, 0 where there are none.
 
     ``driver`` is the loaded kernel driver, ``driver_userspace`` what nvidia-smi or NVML brings.
-    ``pci_count`` counts NVIDIA functions of PCI class 0300 and 0302.
+    ``pci_count`` counts NVIDIA functions of PCI class 0300 and 0302. ``link`` is the worst of ``links`` (``SYS``,
+    ``NODE``, ``PHB``, ``PXB``, ``PIX``, ``NV18``), ``nvlink`` whether every pair has NVLink. ``links`` and
+    ``p2p`` have a pair as key (``0-1``, the indices) and ``topo``'s word as value.
     """
 
     state: GpuState = "unknown"
@@ -77,6 +139,20 @@ class Gpus(Fact):
     devices: tuple[Device, ...] = ()
     diagnostics: tuple[str, ...] = ()
     """Lines of nvidia-smi that are not rows, classified or not, bounded."""
+    unsupported: tuple[str, ...] = ()
+    """Fields that this nvidia-smi does not know; what they would tell is unknown, not absent."""
+    nvlink: bool | None = None
+    links: dict[str, str] = Field(default_factory=dict)
+    p2p: dict[str, str] = Field(default_factory=dict)
+    iommu: Literal["off", "passthrough", "translated", "on"] | None = None
+    """How the IOMMU treats the GPUs; ``on`` where it is on and its mode is not known."""
+    surroundings: str | None = None
+    """``wsl``, or the kind of container (``docker``); None on a plain host."""
+    processes: Annotated[tuple[GpuProcess, ...], VOLATILE] = ()
+    xids: Annotated[tuple[Xid, ...], VOLATILE] = ()
+    """The driver's errors of this boot, the last last, bounded."""
+    blocked: Annotated[tuple[str, ...], VOLATILE] = ()
+    """Processes that stay in uninterruptible sleep: ``nvidia-smi (4711)``."""
 
 
 class Toolkit(Fact):
@@ -94,6 +170,22 @@ class FileFact(Fact):
     size: int | None = None
     modified_at: Annotated[float | None, VOLATILE] = None
     record: Literal["match", "mismatch", "unlisted", "missing", "no-record", "unreadable"] = "no-record"
+
+
+class Distribution(Fact):
+    """One metadata folder of a package: what pip recorded. ``path`` is the folder."""
+
+    name: str
+    version: str
+    path: str | None = None
+    installer: str | None = None
+
+
+class Shadow(Fact):
+    """A package of the same name that a process started otherwise would import instead (``by`` what)."""
+
+    by: Literal["PYTHONPATH", "user-site", "cwd"]
+    path: str
 
 
 class FlashInfer(Fact):
@@ -125,6 +217,56 @@ class FlashInfer(Fact):
     modified: tuple[str, ...] = ()
     files: tuple[FileFact, ...] = ()
     install: Install = "unknown"
+    verified: bool | None = None
+    """Whether a RECORD vouches for the files that decide; an editable install has none that does."""
+    recorded_version: str | None = None
+    """The version that pip recorded, where the package's own may differ."""
+    distributions: tuple[Distribution, ...] = ()
+    """Every metadata folder of it that is there; more than one is what a broken upgrade leaves."""
+    shadows: tuple[Shadow, ...] = ()
+    companions: tuple[Distribution, ...] = ()
+    """flashinfer-cubin, flashinfer-jit-cache and the providers of the latter."""
+    prebuilt: tuple[str, ...] = ()
+    """Folders of prebuilt modules that are loaded before anything is compiled from csrc, as ``<dir>/<module>``."""
+    cubins: dict[str, int] | None = None
+    """Cubins of flashinfer-cubin by arch (``{"100": 1412}``); None where they were not counted."""
+    pcie_ipc: bool | None = None
+    """Whether this release has the all-reduce over PCIe (0.7.0 and newer), which no gate closes."""
+
+
+class FrameworkGate(Fact):
+    """One place where a framework decides on the fusion.
+
+    ``kind``: it calls the fused kernel (``call``), leaves its all-reduce to the next layer (``next-layer``),
+    chooses a backend or raises (``backend``), switches the fusion on unasked (``auto-enable``). ``majors`` are
+    those of 7 to 12 for which it may; None where it cannot be told (``error`` says why).
+    """
+
+    kind: Literal["call", "next-layer", "backend", "auto-enable"]
+    file: str
+    function: str
+    majors: tuple[int, ...] | None = None
+    error: str | None = None
+
+
+class Framework(Fact):
+    """An installed framework that may call FlashInfer's all-reduce, as its files say.
+
+    ``admits`` are the majors for which it can come to a call, ``auto_enables`` those for which it may switch the
+    fusion on unasked; None: not known. ``pins`` are the versions that its wheel requires, by distribution.
+    """
+
+    name: str
+    version: str | None = None
+    gates: tuple[FrameworkGate, ...] = ()
+    admits: tuple[int, ...] | None = None
+    auto_enables: tuple[int, ...] | None = None
+    pins: dict[str, str] = Field(default_factory=dict)
+    modified: tuple[str, ...] = ()
+    """Files that decide on the fusion and are not what RECORD lists."""
+    verified: bool | None = None
+    pcie_ipc: bool | None = None
+    """Whether it can use FlashInfer's all-reduce over PCIe (sglang 0.5.22 and newer, off by default)."""
 
 
 class Fusion(Fact):
@@ -144,6 +286,10 @@ class Fusion(Fact):
     gates: dict[str, tuple[int, ...] | None] = Field(default_factory=dict)
     frameworks: dict[str, str | None] = Field(default_factory=dict)
     """Installed frameworks that may call it: name to version."""
+    callers: tuple[Framework, ...] = ()
+    """The same frameworks with their own gates."""
+    closed: tuple[str, ...] | None = None
+    """``gen_*`` functions of this FlashInfer whose gate misses a GPU of this host; None where no GPU is known."""
 
 
 class Torch(Fact):

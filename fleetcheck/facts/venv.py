@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fleetcheck.facts import companions, fusion, shape, source, toolchain
 from fleetcheck.facts import flashinfer as fi
-from fleetcheck.facts import fusion, shape, source, toolchain
+from fleetcheck.facts.frameworks import framework
 from fleetcheck.facts.records import Torch, Venv, VenvState
 
 MAX_PACKAGES = 100
@@ -74,7 +75,7 @@ def venv(item: Mapping[str, Any], part: object, host: HostView) -> Venv:
         activated_prefix=shape.name(python3.get("prefix")),
         activation_matches=shape.flag(python3.get("same")),
         activation_error=_activation_error(activation, python3),
-        flashinfer=fi.flashinfer(package, around) if usable else None,
+        flashinfer=companions.beside(fi.flashinfer(package, around), packages) if usable else None,
         fusion=_fusion(packages, host.capabilities) if usable else None,
         torch=_torch(packages.get("torch", {})),
         toolchain=chain if usable else None,
@@ -154,13 +155,11 @@ def _versions(packages: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 def _fusion(packages: Mapping[str, Mapping[str, Any]], capabilities: tuple[str, ...]) -> Any:
     package = packages["flashinfer"]
-    frameworks: dict[str, str | None] = {}
-    edited = False
+    callers = []
     for name in fusion.MODULE_FRAMEWORKS:
-        framework = packages.get(name, {})
-        if framework.get("spec") == "file":
-            frameworks[name] = fi.distributions(framework).get(name)
-            edited = edited or any(entry.get("record") == "mismatch" for entry in fi.files(framework).values())
-    return fusion.fusion(
-        fi.files(package), fi.version(package)[0], capabilities, frameworks, framework_edited=edited
-    )
+        found = packages.get(name, {})
+        if found.get("spec") == "file":
+            dists = [shape.mapping(dist) for dist in shape.items(found.get("dists"), 50)]
+            callers.append(framework(name, fi.distributions(found).get(name), fi.files(found), dists))
+    rows = shape.items(package.get("gates"), 1000)
+    return fusion.fusion(fi.files(package), fi.version(package)[0], capabilities, callers, rows)

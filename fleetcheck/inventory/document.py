@@ -154,8 +154,7 @@ def _plain(name: str, node: tree.Node, loc: explain.Loc, at: tree.Mark, gaps: di
     """Return the plain values of ``node``; an empty value is a gap, but where it means "nothing more"."""
     if isinstance(node, tree.Mapping):
         return {
-            key: _plain(name, value, (*loc, key), key_at, gaps)
-            for key, (key_at, value) in node.entries.items()
+            key: _plain(name, value, (*loc, key), key_at, gaps) for key, (key_at, value) in node.entries.items()
         }
     if isinstance(node, tree.Sequence):
         return [_plain(name, item, (*loc, index), item.at, gaps) for index, item in enumerate(node.items)]

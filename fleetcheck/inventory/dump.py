@@ -5,7 +5,7 @@ In: an inventory and the targets chosen of it. Out: text or plain values. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -47,13 +47,54 @@ def rows(targets: Sequence[Target]) -> list[tuple[str, ...]]:
             target.name,
             _address(target),
             target.user or "",
-            target.proxy_jump or "",
+            _via(target),
             ",".join(target.groups),
             ", ".join(item if isinstance(item, str) else item.path for item in target.venvs),
             _expectations(target.expect),
         )
         for target in targets
     ]
+
+
+def graph(targets: Sequence[Target], children: Mapping[str, Sequence[str]]) -> str:
+    """Return the groups of ``targets`` as an outline: a group, below it its child groups and the hosts of none
+    of them.
+
+    ``children`` maps a group to its child groups. A group with two parents stands below both.
+    """
+    members: dict[str, list[str]] = {}
+    for target in targets:
+        for group in target.groups:
+            members.setdefault(group, []).append(target.name)
+    below = {name: [child for child in children.get(name, ()) if child in members] for name in members}
+    lines = [f"all: {_count(len(targets))}"]
+
+    def branch(name: str, depth: int, above: frozenset[str]) -> None:
+        nested = {host for child in below[name] for host in members[child]}
+        own = [host for host in members[name] if host not in nested]
+        indent = "  " * depth
+        lines.append(f"{indent}{name}: {_count(len(members[name]))}" + (f", {fold(own)}" if own else ""))
+        for child in below[name]:
+            if child not in above:
+                branch(child, depth + 1, above | {child})
+
+    inner = {child for name in below for child in below[name]}
+    for name in sorted(members.keys() - inner):
+        branch(name, 1, frozenset({name}))
+    alone = [target.name for target in targets if not target.groups]
+    if alone:
+        lines.append(f"  without a group: {_count(len(alone))}, {fold(alone)}")
+    return "\n".join(lines) + "\n"
+
+
+def _count(number: int) -> str:
+    return f"{number} host{'s'[: number != 1]}"
+
+
+def _via(target: Target) -> str:
+    if target.connection != "ssh":
+        return target.connection
+    return target.proxy_jump or target.proxy_command or ""
 
 
 def _address(target: Target) -> str:

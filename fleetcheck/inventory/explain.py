@@ -48,6 +48,7 @@ ALLOWED: Mapping[str, str] = {
     "allreduce_fusion": "any, required or forbidden",
     "link": _TEXT,
     "files": "a mapping of paths to sha256 sums in lower-case hex",
+    "rules": "a mapping of rules, families or globs such as csrc-* to info, warning, error, critical or ignore",
     "rule": "the name of a rule, such as pcie-width",
     "reason": _TEXT,
     "until": "a day, written YYYY-MM-DD",

@@ -13,6 +13,8 @@ from pydantic_core import PydanticCustomError
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Discovery = Literal["running", "usual"]
+RuleLevel = Literal["info", "warning", "error", "critical", "ignore"]
+"""What a rule's findings count as: a severity, or nothing."""
 Kind = Literal["native", "ansible", "ssh_config", "names"]
 _VERSIONS = ("driver", "flashinfer", "sglang", "vllm", "torch_cuda", "nvcc", "venv_python")
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -105,12 +107,11 @@ class VenvItem(Model):
 class Target(Model):
     """One host, resolved: how to reach it, what to look at, what to expect. Pickles.
 
-    ``None`` in a connection key means that the user's ssh config decides. ``proxy_command`` is a shell command with
-    ssh's tokens, as ``ProxyCommand``; ``ssh_config`` is the config to read for this host in place of the user's own
-    (``none``: no config); ``connection`` is ``ssh``, ``local`` (this machine), or another of Ansible's, which cannot be
-    audited. ``sysroot`` puts the host's
-    ``/proc``, ``/sys``, tools and environments under a folder, so that a mounted image or a container's
-    root can be audited; tests and the demo use it.
+    ``None`` in a connection key means that the user's ssh config decides. ``proxy_command`` is a shell command
+    with ssh's tokens, as ``ProxyCommand``; ``ssh_config`` is the config to read for this host in place of the
+    user's own (``none``: no config); ``connection`` is ``ssh``, ``local`` (this machine), or another of
+    Ansible's, which cannot be audited. ``sysroot`` puts the host's ``/proc``, ``/sys``, tools and environments
+    under a folder, so that a mounted image or a container's root can be audited; tests and the demo use it.
     """
 
     name: Text
@@ -128,6 +129,8 @@ class Target(Model):
     groups: tuple[str, ...] = ()
     venvs: tuple[VenvItem | Discovery, ...] = ("running", "usual")
     expect: Expect = Expect()
+    rules: dict[str, RuleLevel] = Field(default_factory=dict)
+    """What findings count as, by rule, family, or glob over rules."""
 
 
 class Waiver(Model):

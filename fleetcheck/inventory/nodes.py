@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
-from fleetcheck.inventory.wording import shown
+from fleetcheck.inventory.wording import NO_SECRETS, holds_password, shown
 
 MAX_NAMES = 100_000
 MAX_LENGTH = 253  # RFC 1035 leaves 253 characters for a name as it is written
@@ -93,6 +93,8 @@ def expand_part(part: str) -> list[str]:
 
 def check_name(name: str) -> str:
     """Return ``name`` where it can be a host name or an IP address. Raises ValueError with one sentence."""
+    if holds_password(name):
+        raise ValueError(f"{shown(name)} holds a password; {NO_SECRETS}")
     if ":" in name:
         if not _is_ipv6(name):
             raise ValueError(f"{shown(name)} is no host name; a port is given by the key port")

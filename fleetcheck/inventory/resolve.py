@@ -46,6 +46,7 @@ class Fleet:
     lost: frozenset[str]
     """Holds ``hosts`` or ``groups`` where some are known to be absent, so that an unknown name proves nothing."""
     defaults: dict[str, Any] = field(default_factory=dict)
+    defaults_at: Place | None = None
     groups: dict[str, Group] = field(default_factory=dict)
     hosts: dict[str, Place] = field(default_factory=dict)
     """Every host, in the order of the inventory, and where it is named first."""
@@ -70,7 +71,8 @@ def join(parts: list[Part], problems: list[Problem], lost: frozenset[str]) -> Fl
                 fleet.report((part, ("defaults",)), f"given twice (first in {_at((first, ('defaults',)))})")
             else:
                 first = part
-                fleet.defaults = _flat(part.document.defaults, part.folder)
+                fleet.defaults_at = (part, ("defaults",))
+                fleet.defaults = flat(part.document.defaults, part.folder)
         for section in part.sections:
             if section == "groups":
                 _take_groups(fleet, part)
@@ -89,10 +91,10 @@ def targets(fleet: Fleet) -> tuple[Target, ...]:
     for direct, hosts in by_groups.items():
         groups = sorted({*direct, *(name for one in direct for name in fleet.groups[one].above)})
         common = over(fleet.defaults, _nearest(fleet, groups, hosts))
-        pattern = _target("-", groups, common)
+        pattern = target("-", groups, common)
         for host in hosts:
             if host in fleet.own and fleet.own[host][1]:
-                made[host] = _target(host, groups, over(common, fleet.own[host][1]))
+                made[host] = target(host, groups, over(common, fleet.own[host][1]))
             else:
                 made[host] = pattern.model_copy(update={"name": host})
     return tuple(made[host] for host in fleet.hosts)
@@ -113,7 +115,7 @@ def _take_groups(fleet: Fleet, part: Part) -> None:
         if name in fleet.groups:
             fleet.report(place, f"the group is defined twice (first in {_at(fleet.groups[name].place)})")
             continue
-        settings = _flat(group, part.folder)
+        settings = flat(group, part.folder)
         fleet.groups[name] = Group(name, place, group.names, tuple(group.children), settings)
         _once(fleet, (part, (*place[1], "hosts")), group.names)
         for host in dict.fromkeys(group.names):
@@ -134,10 +136,10 @@ def _take_hosts(fleet: Fleet, part: Part) -> None:
         known = [name for name in names if name in fleet.own]
         if known:
             fleet.report(place, f"{fold(known)} is defined twice (first in {_at(fleet.own[known[0]][0])})")
-        flat = _flat(settings, part.folder)
+        own = flat(settings, part.folder)
         for name in names:
             fleet.hosts.setdefault(name, place)
-            fleet.own.setdefault(name, (place, flat))
+            fleet.own.setdefault(name, (place, own))
 
 
 def _once(fleet: Fleet, place: Place, names: Sequence[str]) -> None:
@@ -244,22 +246,24 @@ def nearest_groups(fleet: Fleet, names: Iterable[str]) -> dict[str, list[Group]]
     return found
 
 
-def _flat(settings: shape.Settings, folder: Path) -> dict[str, Any]:
-    """Return the keys that are set, those of ``expect`` one by one as ``expect.KEY``."""
-    flat: dict[str, Any] = {}
+def flat(settings: shape.Settings, folder: Path) -> dict[str, Any]:
+    """Return the keys that are set, those of ``expect`` and ``rules`` one by one as ``expect.KEY``."""
+    found: dict[str, Any] = {}
     for key in Target.model_fields:
         if key not in settings.model_fields_set:
             continue
         value = getattr(settings, key)
         if key == "expect":
-            flat |= {f"expect.{one}": getattr(value, one) for one in sorted(value.model_fields_set)}
+            found |= {f"expect.{one}": getattr(value, one) for one in sorted(value.model_fields_set)}
+        elif key == "rules":
+            found |= {f"rules.{pattern}": level for pattern, level in value.items()}
         elif key == "venvs":
-            flat[key] = tuple(entry.resolved() for entry in value)
+            found[key] = tuple(entry.resolved() for entry in value)
         elif key in PATHS:
-            flat[key] = _path(value, folder)
+            found[key] = _path(value, folder)
         else:
-            flat[key] = value.rstrip("/") if key == "sysroot" else value
-    return flat
+            found[key] = value.rstrip("/") if key == "sysroot" else value
+    return found
 
 
 def _path(value: str, folder: Path) -> str:
@@ -274,10 +278,12 @@ def _path(value: str, folder: Path) -> str:
     return str(folder / value)
 
 
-def _target(name: str, groups: list[str], flat: Mapping[str, Any]) -> Target:
-    expect = {key.removeprefix("expect."): value for key, value in flat.items() if key.startswith("expect.")}
-    own = {key: value for key, value in flat.items() if not key.startswith("expect.")}
-    return Target(name=name, groups=tuple(groups), expect=Expect(**expect), **own)
+def target(name: str, groups: list[str], settings: Mapping[str, Any]) -> Target:
+    """Return the target of settings as :func:`flat` gives them."""
+    expect = {key.removeprefix("expect."): value for key, value in settings.items() if key.startswith("expect.")}
+    rules = {key.removeprefix("rules."): value for key, value in settings.items() if key.startswith("rules.")}
+    own = {key: value for key, value in settings.items() if not key.startswith(("expect.", "rules."))}
+    return Target(name=name, groups=tuple(groups), expect=Expect(**expect), rules=rules, **own)
 
 
 def _at(place: Place) -> str:

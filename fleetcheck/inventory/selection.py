@@ -110,6 +110,9 @@ def select(inventory: Inventory, patterns: Sequence[str]) -> tuple[Target, ...]:
     Raises :class:`InputError` naming every pattern that matches nothing, with the nearest names.
     """
     if not patterns:
+        if inventory.kind == "ssh_config":
+            message = "an ssh config names every host that you ever reach; say which are meant (all for every one)"
+            raise InputError([Problem(inventory.source, None, message)])
         return inventory.targets
     index = Index(inventory.targets)
     problems: list[Problem] = []
@@ -150,6 +153,14 @@ def tokens(source: str, line: int | None, patterns: Iterable[str], problems: lis
                 yield Token(mark, ((plain, source, line),))
 
 
+def is_file(name: str) -> bool:
+    """Return whether what stands behind an ``@`` is a file, or is written as one."""
+    try:
+        return "/" in name or name.startswith("~") or Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def split(pattern: str) -> list[str]:
     """Split at commas and spaces outside brackets; a regular expression reaches to the end."""
     regex = re.search(r"(?:^|[,\s])([!&]?~.*)", pattern, re.DOTALL)
@@ -164,7 +175,7 @@ def _from_file(mark: str, name: str, problems: list[Problem]) -> Iterator[Token]
     """Yield the patterns of a file; ``#`` begins a comment. Under a mark they are joined to one token."""
     joined: list[tuple[str, str, int | None]] = []
     known, found = len(problems), False
-    for number, text in _lines(name, problems):
+    for number, text in lines(name, problems):
         found = True
         inner, plain = _mark(text)
         if plain.startswith("@"):
@@ -181,7 +192,8 @@ def _from_file(mark: str, name: str, problems: list[Problem]) -> Iterator[Token]
         problems.append(Problem(name, None, "the file holds no pattern"))
 
 
-def _lines(name: str, problems: list[Problem]) -> Iterator[tuple[int, str]]:
+def lines(name: str, problems: list[Problem]) -> Iterator[tuple[int, str]]:
+    """Yield the patterns of a file, each with its line; ``#`` begins a comment."""
     try:
         with Path(name).expanduser().open("rb") as stream:
             texts = decode(name, stream.read(MAX_BYTES + 1), problems)

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from fleetcheck.inventory.model import Expect, Model, Text, VenvItem, one_day
+from fleetcheck.inventory.model import Expect, Model, RuleLevel, Text, VenvItem, one_day
 from fleetcheck.inventory.nodes import check_name, named
+from fleetcheck.inventory.wording import NO_SECRETS, holds_password
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 DISCOVERY: tuple[Literal["running"], Literal["usual"]] = ("running", "usual")
@@ -54,6 +55,7 @@ def _matching(pattern: re.Pattern[str]) -> AfterValidator:
 Nodes = Annotated[list[str], BeforeValidator(_nodes)]
 Hosts = Annotated[list[Nodes], BeforeValidator(_list), Field(min_length=1)]
 Patterns = Annotated[list[Text], BeforeValidator(_list), Field(min_length=1)]
+RulePattern = Annotated[Text, _matching(re.compile(r"[a-z0-9*?\[\]!-]+"))]
 Path = Annotated[Text, _matching(re.compile(r"[^-\n\t][^\n\t]*"))]
 
 
@@ -101,6 +103,14 @@ class Settings(Shape):
     sysroot: Annotated[Text, _matching(re.compile(r"/[^\n\t]*"))] = ""
     venvs: tuple[VenvEntry, ...] = ()
     expect: Expect = Expect()
+    rules: dict[RulePattern, RuleLevel] = Field(default_factory=dict)
+
+    @field_validator("proxy_command")
+    @classmethod
+    def _no_password(cls, value: str) -> str:
+        if holds_password(value):
+            raise ValueError(f"holds a password; {NO_SECRETS}")
+        return value
 
     @model_validator(mode="after")
     def _one_way(self) -> Settings:

@@ -5,6 +5,7 @@ In: what the user named. Out: :class:`Text` records, one a file. Errors are coll
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import BinaryIO, TextIO
 from fleetcheck.errors import Problem
 
 MAX_BYTES = 2 << 20
+MAX_LIST_BYTES = 64 << 20
+"""What a program lists is larger than what people write: 20,000 hosts with their variables."""
 MAX_FILES = 1000
 SUFFIXES = (".yaml", ".yml")
 STDIN = "<stdin>"
@@ -22,10 +25,11 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udff
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of one file. ``name`` is how its lines are named in errors."""
+    """The text of one file. ``name`` is how its lines are named in errors; ``bom``: it began with that mark."""
 
     name: str
     text: str
+    bom: bool = False
 
 
 def read_path(path: Path, problems: list[Problem]) -> list[Text]:
@@ -63,13 +67,14 @@ def read_stream(stream: TextIO | None, problems: list[Problem]) -> list[Text]:
     buffer = getattr(stream, "buffer", None)
     if buffer is not None:
         return _read(STDIN, buffer, problems)
-    return decode(STDIN, stream.read(MAX_BYTES + 1).encode(), problems)
+    data = stream.read(MAX_LIST_BYTES + 1).encode()
+    return decode(STDIN, data, problems, _limit(data))
 
 
-def decode(name: str, data: bytes, problems: list[Problem]) -> list[Text]:
+def decode(name: str, data: bytes, problems: list[Problem], limit: int = MAX_BYTES) -> list[Text]:
     """Return the text of ``data``. A byte-order mark and CRLF are taken as they come; binary data is a problem."""
-    if len(data) > MAX_BYTES:
-        problems.append(Problem(name, None, f"larger than {MAX_BYTES >> 20} MB; this is no inventory"))
+    if len(data) > limit:
+        problems.append(Problem(name, None, f"larger than {limit >> 20} MB; this is no inventory"))
         return []
     try:
         text = data.decode("utf-8-sig")
@@ -82,7 +87,7 @@ def decode(name: str, data: bytes, problems: list[Problem]) -> list[Text]:
         line = text.count("\n", 0, control.start()) + 1
         problems.append(Problem(name, line, f"not a text: control character {ascii(control[0])[1:-1]}"))
         return []
-    return [Text(name, text)]
+    return [Text(name, text, data.startswith(codecs.BOM_UTF8))]
 
 
 def _files(folder: Path) -> list[Path]:
@@ -93,4 +98,13 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(name: str, stream: BinaryIO, problems: list[Problem]) -> list[Text]:
-    return decode(name, stream.read(MAX_BYTES + 1), problems)
+    data = stream.read(MAX_BYTES + 1)
+    limit = _limit(data)
+    if limit > MAX_BYTES and len(data) > MAX_BYTES:
+        data += stream.read(limit - MAX_BYTES)
+    return decode(name, data, problems, limit)
+
+
+def _limit(data: bytes) -> int:
+    """Return how large a text may be that begins as ``data``, which may be Ansible's list of hosts."""
+    return MAX_LIST_BYTES if data[:1] == b"{" and b'"_meta"' in data[:4096] else MAX_BYTES

@@ -115,9 +115,7 @@ class _Builder:
             if self.root is not None:
                 self._stop(at, "a second document begins; an inventory is one document")
         elif isinstance(event, _SINGLE):
-            self._place(
-                self._alias(event, at) if isinstance(event, yaml.AliasEvent) else self._scalar(event, at)
-            )
+            self._place(self._alias(event, at) if isinstance(event, yaml.AliasEvent) else self._scalar(event, at))
         elif isinstance(event, yaml.CollectionStartEvent):
             self._open(event, at)
         elif isinstance(event, _CLOSING):

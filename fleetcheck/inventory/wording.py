@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable
 
 MAX_SHOWN = 60
+_PASSWORD = re.compile(r"(?<=[^\s:@/,]):\S+@")
+"""What stands before the last ``@`` of ``user:password@host``: no message repeats it."""
+NO_SECRETS = "an inventory holds no secrets; use a key file or the ssh agent, and sudo without a password"
+
+_SECRET = re.compile(r"\bsshpass\b[^|;&]*\s-p|[^\s,:@/]+:[^\s,@/]+@|SSHPASS=")
 
 
-def shown(text: str) -> str:
-    """Return ``text`` on one line, without control characters, at most ``MAX_SHOWN`` characters of it."""
-    cut = text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+def holds_password(text: str) -> bool:
+    """Return whether ``text`` holds a password, as ``sshpass -p`` or ``user:password@host``."""
+    return bool(_SECRET.search(text))
+
+
+def shown(text: str, most: int = MAX_SHOWN) -> str:
+    """Return ``text`` on one line, at most ``most`` characters of it, without control characters and passwords."""
+    text = _PASSWORD.sub(":***@", text)
+    cut = text if len(text) <= most else text[: most - 1] + "…"
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in cut)
 
 

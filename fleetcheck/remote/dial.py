@@ -35,17 +35,18 @@ class Dialer:
         self._indexes: dict[tuple[str, ...], HostKeyIndex] = {}
         self._gateways: dict[Way, Gateway] = {}
         self._ways: dict[tuple[object, ...], tuple[Route, Way]] = {}
+        self._told: set[str] = set()
 
     def way(self, target: Target) -> tuple[Route, Way]:
         """Return the route of ``target`` and those of its gateways, in the order in which they are passed."""
         key = (
             target.name, target.address, target.port, target.user,
-            target.identity_file, target.known_hosts, target.proxy_jump,
+            target.identity_file, target.known_hosts, target.proxy_jump, target.proxy_command, target.ssh_config,
         )  # fmt: skip
         known = self._ways.get(key)
         if known is None:
             route = self._resolver.route(target)
-            known = self._ways[key] = (route, self._resolver.gateways(route))
+            known = self._ways[key] = (route, self._resolver.gateways(route, target.ssh_config))
         return known
 
     def abort(self) -> None:
@@ -71,7 +72,7 @@ class Dialer:
         policy = KnownHostPolicy(
             self._index(route.known_hosts_files), route, place,
             accept_new=self.settings.accept_new, accepted=lambda: attempt.enter("auth", self.settings.limits.auth),
-            gateway=name_of(way[-1]) if way else route.proxy_command and "the gateway",
+            gateway=name_of(way[-1]) if way else None, proxied=route.proxy_command is not None,
         )  # fmt: skip
         with contextlib.ExitStack() as stack:
             wire, address = self._wire(attempt, route, way, stack)
@@ -79,6 +80,16 @@ class Dialer:
                 connected(attempt, route, place, wire, policy=policy, ring=self._ring, limits=self.settings.limits)
             )
             yield connection, address
+
+    def notes(self, route: Route, way: Way) -> tuple[str, ...]:
+        """Return what could not be read of the known_hosts files of a way; each file's notes once a process."""
+        found: list[str] = []
+        for files in dict.fromkeys(hop.known_hosts_files for hop in (*way, route)):
+            index = self._index(files)
+            with self._lock:
+                found += [note for note in index.notes if note not in self._told]
+                self._told.update(index.notes)
+        return tuple(found)
 
     def gateway(self, way: Way) -> Gateway:
         """Return the shared gateway at the end of ``way``."""

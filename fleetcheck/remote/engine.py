@@ -28,7 +28,7 @@ LAST_PAUSE = 1.0
 """Seconds that lie at least between a host's look and its second chance."""
 STOP_SECONDS = 2.0
 DROPPED = ("closed", "reset")
-HOPELESS = ("not-ssh", "unknown-name", "ssh-config", "incompatible", "protocol")
+HOPELESS = ("not-ssh", "unknown-name", "ssh-config", "incompatible", "protocol", "connection")
 
 
 @dataclass(slots=True)
@@ -89,6 +89,7 @@ class _Drive:
         self._per_gateway: Counter[str] = Counter()
         self._done: queue.SimpleQueue[Future[Evidence]] = queue.SimpleQueue()
         self._count = itertools.count()
+        self._begun = 0
         seconds = settings.limits.run
         self._until = None if seconds is None else time.time() + seconds
         self._end = None if seconds is None else time.monotonic() + seconds
@@ -100,7 +101,7 @@ class _Drive:
             if not self.running and not self._waiting:
                 if not self._last:
                     return
-                self._give_second_chances()
+                yield from self._give_second_chances()
                 continue
             future = self._next()
             if future is None:
@@ -153,6 +154,7 @@ class _Drive:
             if jobs and self._per_gateway[gateway] < self._settings.gateway_workers:
                 return jobs.popleft()
         for target in self._fresh:
+            self._begun += 1
             job = _Job(target, self._reach.gateway(target))
             if self._free(job):
                 return job
@@ -204,9 +206,17 @@ class _Drive:
     def _later(self, job: _Job, moment: float) -> None:
         heapq.heappush(self._waiting, (moment, next(self._count), job))
 
-    def _give_second_chances(self) -> None:
+    def _give_second_chances(self) -> Iterator[tuple[Target, Evidence]]:
+        """Queue the hosts that did not answer once more, or yield the one that would only be waited for again.
+
+        A host that is alone in its run and silent is not tried twice: the kernel repeated its SYN all the while,
+        and nothing else has happened since.
+        """
         for job in self._last:
-            self._later(job, job.not_before)
+            if self._begun == 1 and job.evidence is not None and job.evidence.outcome == "timeout":
+                yield job.target, job.evidence
+            else:
+                self._later(job, job.not_before)
         self._last.clear()
 
     def _run_is_over(self) -> Iterator[tuple[Target, Evidence]]:

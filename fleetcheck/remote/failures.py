@@ -122,6 +122,12 @@ def timed_out(place: Place | str, stage: Stage, seconds: float) -> LookError:
     return LookError("timeout", stage, None, f"{place} {what} within {seconds:g} s")
 
 
+def too_large(max_bytes: int, what: str = "the answer") -> LookError:
+    """Say that a host answered more than is taken of one."""
+    message = f"the answer was cut off: {what} is larger than {max_bytes} bytes"
+    return LookError("probe-error", "probe", "too-large", message)
+
+
 LOGIN_SHELL = ("not available", "nologin", "account has expired", "no shell", "invalid shell", "permission denied")
 
 

@@ -69,6 +69,8 @@ class Reach:
 
     def gateway(self, target: Target) -> str | None:
         """Return the name of the gateway next to ``target``; None where there is none, or no route is known."""
+        if target.connection != "ssh":
+            return None
         try:
             _, way = self._dialer().way(target)
         except FleetcheckError:
@@ -103,8 +105,11 @@ class Reach:
         limits, max_bytes = self.settings.limits, self.settings.max_bytes
         dialer = self._dialer()
         attempt.enter("resolve")
+        if target.connection != "ssh":
+            self._look_here(attempt, target, answer)
+            return
         route, way = dialer.way(target)
-        answer.warnings = route.warnings
+        answer.warnings = (*route.warnings, *dialer.notes(route, way))
         answer.address = route.host
         try:
             with dialer.connection(attempt, route, way) as (connection, address):
@@ -123,6 +128,19 @@ class Reach:
                 if not gateway.alive():
                     raise gateway.lost(failure.stage) from failure
             raise
+
+    def _look_here(self, attempt: Attempt, target: Target, answer: _Answer) -> None:
+        from fleetcheck.agent import bundle, frame  # noqa: PLC0415  # as above
+        from fleetcheck.remote.local import ask_here  # noqa: PLC0415  # as above
+
+        if target.connection != "local":
+            message = f"a host with the connection {plain(target.connection)} cannot be audited; ssh and local can"
+            raise LookError("unreachable", "resolve", "connection", message)
+        max_bytes, marker = self.settings.max_bytes, bundle.new_marker()
+        answer.collector = frame.Collector(marker, max_bytes)
+        request = request_for(target, self.settings, attempt.remaining())
+        script = bundle.script(request, marker)
+        ask_here(attempt, script, answer.collector, max_bytes=max_bytes, sudo=target.sudo)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,13 +72,10 @@ class Resolver:
 
     def __init__(self, settings: Settings, *, ssh: str = "ssh") -> None:
         self._settings = settings
-        config = settings.ssh_config
-        if config is not None and config != NO_CONFIG:
-            config = str(Path(config).expanduser())
-        program = shutil.which(ssh)
-        self._config = ParamikoConfig(config) if program is None else SshConfig(program, config)
-        found: Literal["paramiko", "none"] = "none" if config == NO_CONFIG else "paramiko"
-        self._source: Literal["ssh", "paramiko", "none"] = found if program is None else "ssh"
+        self._program = shutil.which(ssh)
+        self._lock = threading.Lock()
+        self._configs: dict[str | None, SshConfig | ParamikoConfig] = {}
+        self._closed = False
 
     def route(self, target: Target) -> Route:
         """Return how to reach ``target``. Raises :class:`RouteError`, one sentence, within some seconds."""
@@ -86,24 +84,26 @@ class Resolver:
                 raise RouteError(
                     f"{text!r} is not a {'host' if good is is_host else 'user'} name that ssh would take"
                 )
-        options = self._config.options(target.name, target.address, target.port, target.user)
+        config = self._config_of(target)
+        options = config.options(target.name, target.address, target.port, target.user)
         try:
-            return self._assemble(target, options)
+            return self._assemble(target, options, config)
         except (TokenError, ValueError) as error:
             raise RouteError(f"{target.name}: {error}") from error
 
-    def gateways(self, route: Route) -> tuple[Route, ...]:
+    def gateways(self, route: Route, ssh_config: str | None = None) -> tuple[Route, ...]:
         """Return the gateways of ``route`` in the order in which to pass them, each with its own user, port and
         keys.
 
-        As for ssh, each is looked up in the ssh config by its name, and only the first may be behind gateways
-        of its own: they come before it. A ``proxy_command`` can remain on the first alone. Raises
-        :class:`RouteError` for a circle and for more than eight.
+        As for ssh, each is looked up by its name in the ssh config of the host (``ssh_config``: the inventory's),
+        and only the first may be behind gateways of its own: they come before it. A ``proxy_command`` can remain
+        on the first alone. Raises :class:`RouteError` for a circle and for more than eight.
         """
         passed: list[Route] = []
         hops = route.proxy_jump
         while hops:
-            routes = [self.route(hop_target(hop)) for hop in hops]
+            targets = [hop_target(hop).model_copy(update={"ssh_config": ssh_config}) for hop in hops]
+            routes = [self.route(target) for target in targets]
             if any(hop in passed for hop in routes) or len(set(routes)) < len(routes):
                 raise RouteError(f"{route.name}: its gateways go in a circle: {', '.join(hops)} comes up twice")
             passed = [*routes[:1], *(replace(hop, proxy_command=None) for hop in routes[1:]), *passed]
@@ -114,20 +114,39 @@ class Resolver:
 
     def close(self) -> None:
         """End every ``ssh -G`` that still runs; nothing is resolved from now on."""
-        self._config.close()
+        with self._lock:
+            self._closed = True
+            for config in self._configs.values():
+                config.close()
 
-    def _assemble(self, target: Target, options: Options) -> Route:
+    def _config_of(self, target: Target) -> SshConfig | ParamikoConfig:
+        path = self._settings.ssh_config if target.ssh_config is None else target.ssh_config
+        if path is not None and path != NO_CONFIG:
+            path = str(Path(path).expanduser())
+        with self._lock:
+            if path not in self._configs:
+                made = ParamikoConfig(path) if self._program is None else SshConfig(self._program, path)
+                if self._closed:
+                    made.close()
+                self._configs[path] = made
+            return self._configs[path]
+
+    def _assemble(self, target: Target, options: Options, config: SshConfig | ParamikoConfig) -> Route:
         """Put the inventory's keys over ``options`` and fill in what ``ssh -G`` leaves unexpanded."""
         one = {keyword: values[0] for keyword, values in options.items() if not is_none(values[0])}
         name, host, port, user = (options[keyword][0] for keyword in ("host", "hostname", "port", "user"))
         jump = one.get("proxyjump") if target.proxy_jump is None else target.proxy_jump
+        if target.proxy_command is not None and target.proxy_jump is None:
+            jump = None
         tokens = host_tokens(
             name, host, port=port, user=user, alias=one.get("hostkeyalias", name), jump=jump or ""
         )
         hops = _hops(jump, tokens)
         # As for ssh, a ProxyJump that is given first, `none` included, takes the place of a ProxyCommand.
         command = one.get("proxycommand") if target.proxy_jump is None and not hops else None
-        warnings = [*self._config.warnings, *_not_honoured(one)]
+        if target.proxy_command is not None:
+            command = None if is_none(target.proxy_command) else target.proxy_command
+        warnings = [*config.warnings, *_not_honoured(one)]
         keys, certificate_files = _keys(target, options, tokens, warnings)
         return Route(
             name=target.name,
@@ -149,7 +168,7 @@ class Resolver:
             connect_timeout=float(one["connecttimeout"]) if "connecttimeout" in one else None,
             hash_known_hosts=one.get("hashknownhosts") == "yes",
             revoked_host_keys=expand_path(one["revokedhostkeys"], tokens) if "revokedhostkeys" in one else None,
-            source=self._source,
+            source=config.source,
             warnings=tuple(warnings),
         )
 
@@ -180,7 +199,10 @@ def _hops(jump: str | None, tokens: Mapping[str, str]) -> tuple[str, ...]:
 def _keys(
     target: Target, options: Options, tokens: Mapping[str, str], warnings: list[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return key and certificate files. A key that the inventory names is the only one, missing or not."""
+    """Return key and certificate files. A key that the inventory names is the only one, missing or not.
+
+    As for ``ssh -i``, the config's certificates stay: one that was issued for that key is offered with it.
+    """
     named = target.identity_file
     if named is None:
         keys = identities(options.get("identityfile", ()), tokens, warnings)
@@ -188,7 +210,7 @@ def _keys(
     keys = (str(Path(named).expanduser()),)
     if not Path(keys[0]).exists():
         warnings.append(f"the identity file {keys[0]} does not exist")
-    return keys, certificates((), keys, tokens, warnings)
+    return keys, certificates(options.get("certificatefile", ()), keys, tokens, warnings)
 
 
 def _not_honoured(one: Mapping[str, str]) -> list[str]:

@@ -18,7 +18,7 @@ from paramiko.packet import Packetizer
 
 from fleetcheck.agent.frame import Collector, TooLarge
 from fleetcheck.remote.auth import KeyRing, OneKeyAtATime, UserRoute
-from fleetcheck.remote.failures import LookError, Place, ended_early, handshake_failed, plain
+from fleetcheck.remote.failures import LookError, Place, ended_early, handshake_failed, plain, too_large
 from fleetcheck.remote.settings import Limits
 from fleetcheck.remote.trust import KnownHostPolicy
 from fleetcheck.remote.watchdog import Attempt
@@ -184,8 +184,7 @@ def ask(
         attempt.check()
         _read(attempt, channel, sink, reply, max_bytes)
     except TooLarge as error:
-        message = f"the answer was cut off: it is larger than {max_bytes} bytes"
-        raise LookError("probe-error", "probe", "too-large", message) from error
+        raise too_large(max_bytes) from error
     finally:
         channel.close()
     attempt.check()
@@ -255,5 +254,4 @@ def _drain_stderr(channel: paramiko.Channel, reply: _Reply, max_bytes: int) -> N
         reply.stderr_bytes += len(data)
         reply.stderr += data[: STDERR_KEPT - len(reply.stderr)]
         if reply.stderr_bytes > max_bytes:
-            message = f"the answer was cut off: standard error is larger than {max_bytes} bytes"
-            raise LookError("probe-error", "probe", "too-large", message)
+            raise too_large(max_bytes, "standard error")

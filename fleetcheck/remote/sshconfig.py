@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Literal
 
 from fleetcheck.errors import FleetcheckError
 from fleetcheck.remote.bounded import LimitError, Output, Runner
@@ -52,6 +53,8 @@ class RouteError(FleetcheckError):
 
 class SshConfig:
     """Asks one ``ssh`` program about one config. Threads ask side by side; no question is asked twice."""
+
+    source: Literal["ssh", "paramiko", "none"] = "ssh"
 
     def __init__(self, ssh: str, config: str | None) -> None:
         self.warnings: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import paramiko
 
@@ -40,6 +41,7 @@ class ParamikoConfig:
 
     def __init__(self, config: str | None) -> None:
         self.warnings: tuple[str, ...] = ()
+        self.source: Literal["ssh", "paramiko", "none"] = "none" if config == NO_CONFIG else "paramiko"
         self._config = config
         self._lock = threading.Lock()
         self._text: str | None = None

@@ -42,11 +42,11 @@ class KnownHostPolicy(paramiko.MissingHostKeyPolicy):
 
     def __init__(
         self, index: HostKeyIndex, route: HostRoute, place: Place, *,
-        accept_new: bool, accepted: Callable[[], None], gateway: str | None = None,
+        accept_new: bool, accepted: Callable[[], None], gateway: str | None = None, proxied: bool = False,
     ) -> None:  # fmt: skip
         self.known: Known = index.lookup(place.host, place.port, route.host_key_alias)
         self._index, self._route, self._place = index, route, place
-        self._accept_new, self._accepted, self._gateway = accept_new, accepted, gateway
+        self._accept_new, self._accepted, self._gateway, self._proxied = accept_new, accepted, gateway, proxied
 
     def preferred(self, possible: Sequence[str]) -> tuple[str, ...]:
         """Return the host key algorithms ``possible``, those of known keys first.
@@ -102,6 +102,11 @@ class KnownHostPolicy(paramiko.MissingHostKeyPolicy):
     def _refusal(self, verdict: str, kind: str, blob: bytes) -> LookError:
         place, alias, shown = self._place, self._route.host_key_alias, f"{kind} {fingerprint(blob)}"
         scan = scan_command(place.host, place.port, self._file(), alias, self._gateway)
+        record, mend = f"record it: {scan}", "&& " + scan
+        if self._proxied:
+            # ssh-keyscan knows no ProxyCommand, and would record the key of whoever answers without it.
+            record = "record it: run the audit of this host with --accept-new, which passes its ProxyCommand"
+            mend = "and then run the audit of this host with --accept-new, which passes its ProxyCommand"
         if verdict == "revoked":
             message = f"{place} shows the host key {shown}, which is marked @revoked; it must be given a new one"
             return LookError("host-key-changed", "kex", "revoked", message)
@@ -112,16 +117,16 @@ class KnownHostPolicy(paramiko.MissingHostKeyPolicy):
             remove = remove_command(place.host, place.port, file, alias)
             message = (
                 f"{place} shows the host key {shown}, not the one that is known{was}: it was reinstalled, or an "
-                f"impostor answers; if the new key is right: {remove} && {scan}"
+                f"impostor answers; if the new key is right: {remove} {mend}"
             )
             return LookError("host-key-changed", "kex", "changed", message)
         if self.known.authorities:
             message = (
                 f"{place} is known by @cert-authority alone, which cannot be checked here; it shows the host key "
-                f"{shown}; compare it, then record it: {scan}"
+                f"{shown}; compare it, then {record}"
             )
             return LookError("host-key-unknown", "kex", "cert-authority", message)
-        message = f"{place} shows the host key {shown}, which is not known; compare it, then record it: {scan}"
+        message = f"{place} shows the host key {shown}, which is not known; compare it, then {record}"
         return LookError("host-key-unknown", "kex", "unknown", message)
 
 

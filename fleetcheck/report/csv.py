@@ -43,7 +43,7 @@ def render(run: Run) -> str:
 
 
 def inert(text: str) -> str:
-    """Return a cell on one line that no spreadsheet evaluates: an apostrophe goes before what would start a formula."""
+    """Return a cell on one line that no spreadsheet evaluates: an apostrophe goes before a formula."""
     cell = clean(text, _CELL)
     return f"'{cell}" if text.startswith(_ACTS) or cell.lstrip(" ").startswith(_ACTS) else cell
 
@@ -90,11 +90,11 @@ def _venv(venv: Venv) -> _Row:
         venv=venv.path,
         venv_state=venv.state,
         python=venv.python,
-        flashinfer=flash and flash.version,
-        csrc_dir=flash and flash.csrc_dir,
-        csrc_state=flash and flash.csrc_state,
-        fusion=venv.fusion and venv.fusion.effective,
-        torch=venv.torch and venv.torch.version,
+        flashinfer=flash.version if flash else None,
+        csrc_dir=flash.csrc_dir if flash else None,
+        csrc_state=flash.csrc_state if flash else None,
+        fusion=venv.fusion.effective if venv.fusion else None,
+        torch=venv.torch.version if venv.torch else None,
     )
 
 
@@ -113,8 +113,8 @@ def _found(finding: Finding) -> _Row:
         remedy=steps[0] if len(steps) == 1 else "  ".join(f"{n}. {step}" for n, step in enumerate(steps, 1)),
         reference=finding.reference,
         cause=finding.cause,
-        waived_reason=finding.waived and finding.waived.reason,
-        waived_until=finding.waived and finding.waived.until,
+        waived_reason=finding.waived.reason if finding.waived else None,
+        waived_until=finding.waived.until if finding.waived else None,
     )
 
 

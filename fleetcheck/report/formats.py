@@ -27,7 +27,7 @@ FORMATS = tuple(MODULES)
 STREAMED = frozenset({"jsonl"})
 """Formats that standard output gets line by line, as hosts end."""
 CARRIES = frozenset({"prometheus"})
-"""Formats whose file outlives a run: what it held is handed to the next, and an interrupted run leaves it alone."""
+"""Formats whose file outlives a run: the next is handed what it held, and an interrupted run leaves it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,7 @@ def render(run: Run, name: str, view: View = View()) -> str:
     module = import_module(MODULES[name])
     text: str
     if name == "table":
-        text = module.render(
-            run, wide=view.wide, width=view.width, colour=view.colour, columns=view.columns
-        )
+        text = module.render(run, wide=view.wide, width=view.width, colour=view.colour, columns=view.columns)
     elif name in CARRIES:
         text = module.render(run, view.earlier)
     else:

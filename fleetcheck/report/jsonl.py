@@ -1,4 +1,4 @@
-"""JSON lines, as hosts end: ``run``, each ``host`` followed by its ``finding`` lines, the fleet's findings, ``summary``.
+"""JSON lines, as hosts end: ``run``, each ``host`` and its ``finding`` lines, the fleet's findings, ``summary``.
 
 No ``summary`` line: the run did not end, or was cut. The lines' schema ships as ``line-1.schema.json``.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fleetcheck.report.json import compact
+from fleetcheck.report.json import compact, plain
 from fleetcheck.rules.finding import Finding
 from fleetcheck.run import SCHEMA, Event, Finished, HostDone, HostResult, Run, RunInfo, Started
 
@@ -28,7 +28,7 @@ class Stream:
     def lines(self, event: Event) -> Iterator[str]:
         """Yield the lines that an event adds, each with its line end."""
         if isinstance(event, Started):
-            yield _line("run", {"schema": SCHEMA, **_begun(event.info).model_dump(mode="json")})
+            yield _line("run", {"schema": SCHEMA, **plain(_begun(event.info))})
         elif isinstance(event, HostDone):
             yield from self._host(event.host, event.findings)
         else:
@@ -36,9 +36,9 @@ class Stream:
 
     def _host(self, host: HostResult, findings: tuple[Finding, ...]) -> Iterator[str]:
         self._said[host.name] = (host, findings)
-        yield _line("host", host.model_dump(mode="json"))
+        yield _line("host", plain(host))
         for finding in findings:
-            yield _line("finding", finding.model_dump(mode="json"))
+            yield _line("finding", plain(finding))
 
     def _end(self, run: Run) -> Iterator[str]:
         found = by_host(run)
@@ -48,9 +48,9 @@ class Stream:
                 yield from self._host(*last)
         for findings in found.values():
             for finding in findings:
-                yield _line("finding", finding.model_dump(mode="json"))
+                yield _line("finding", plain(finding))
         ended = {"finished": run.run.finished, "complete": run.run.complete}
-        yield _line("summary", {**run.summary.model_dump(mode="json"), **ended})
+        yield _line("summary", {**plain(run.summary), **ended})
 
 
 def by_host(run: Run) -> dict[str | None, tuple[Finding, ...]]:

@@ -6,8 +6,10 @@ is a finding that a waiver accepts. A suite fails where the host's verdict is ``
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
@@ -22,15 +24,15 @@ _LONG = 2000
 
 
 def render(run: Run) -> str:
-    """Return the document. Names of suites are ``fleetcheck.HOST``, of cases ``look`` or the rule and its place."""
+    """Return the document: suites ``fleetcheck.HOST`` of cases ``look`` and RULE PLACE."""
     found = by_host(run)
-    document = JUnitXml("fleetcheck")
+    document: Any = JUnitXml("fleetcheck")
     # append, not add_testsuite: that one compares each suite with all before it.
     for host in run.hosts:
         document.append(_suite(host, found.pop(host.name, ()), run.run.started))
     others = [finding for findings in found.values() for finding in findings]
     if others:
-        suite = TestSuite(f"fleetcheck.{FLEET}")
+        suite: Any = TestSuite(f"fleetcheck.{FLEET}")
         for case in _cases(others, FLEET, fails=5):
             suite.append(case)
         document.append(suite)
@@ -38,16 +40,17 @@ def render(run: Run) -> str:
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{_text(document)}\n"
 
 
-def _text(document: JUnitXml) -> str:
+def _text(document: Any) -> str:
     written: bytes = document.tostring()
     text = written.decode("utf-8")
     # junitparser writes a declaration of its own, or none, by what builds its trees.
     return text.partition("?>")[2].lstrip() if text.startswith("<?xml") else text
 
 
-def _suite(host: HostResult, findings: tuple[Finding, ...], started: str) -> TestSuite:
-    suite = TestSuite(f"fleetcheck.{clean(host.name, _LONG)}")
-    suite.timestamp = datetime.fromisoformat(started).strftime("%Y-%m-%dT%H:%M:%S") if _is_time(started) else None
+def _suite(host: HostResult, findings: tuple[Finding, ...], started: str) -> Any:
+    suite: Any = TestSuite(f"fleetcheck.{clean(host.name, _LONG)}")
+    with contextlib.suppress(ValueError):  # a time that is none is left out
+        suite.timestamp = datetime.fromisoformat(started).strftime("%Y-%m-%dT%H:%M:%S")
     suite.add_property("outcome", host.outcome)
     suite.add_property("verdict", host.verdict)
     suite.append(_look(host))
@@ -56,14 +59,6 @@ def _suite(host: HostResult, findings: tuple[Finding, ...], started: str) -> Tes
     for case in _cases(findings, host.name, fails):
         suite.append(case)
     return suite
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _look(host: HostResult) -> TestCase:
@@ -79,7 +74,7 @@ def _look(host: HostResult) -> TestCase:
 
 
 def _cases(findings: Iterable[Finding], host: str, fails: int) -> Iterable[TestCase]:
-    """Yield a case for each finding; from the rank ``fails`` on it is a failure, below a pass that says what it is."""
+    """Yield a case for each finding: from the rank ``fails`` on a failure, below it a pass that tells."""
     used: dict[str, int] = {}
     for finding in findings:
         place = " ".join(clean(part, 300) for part in (finding.venv, finding.gpu) if part)

@@ -19,7 +19,7 @@ from fleetcheck.run import HostResult, Run
 WIDTH = 100
 """Columns at which sentences in a block break: what a comment shows without scrolling."""
 SHOWN = 50
-"""How many rows are told in full, the worst; every host stands in the first table. GitHub takes 65,536 characters."""
+"""How many rows are told in full, the worst; every host is in the first table. GitHub takes 65,536 characters."""
 _CELL = 200
 
 

@@ -1,7 +1,7 @@
 """Prometheus text for node_exporter's textfile collector: gauges alone, since the run is over when they are read.
 
-The file outlives a run: the time of the last success is carried over from what it held before. No timestamps, which
-the collector refuses. Label values are bounded in length, and series in number by hosts and environments.
+The file outlives a run: the time of the last success is carried over from what it held before. No timestamps: the
+collector refuses them. Label values are bounded in length, and series in number by hosts and environments.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _Labelled = list[tuple[str, HostResult]]
 
 
 def unique(labels: Iterable[str]) -> list[str]:
-    """Return the labels with a number after each that was there before: a series that comes twice spoils a file."""
+    """Return the labels, each once: numbered where it came before: a series that comes twice spoils a file."""
     used: set[str] = set()
     told: dict[str, int] = {}
     distinct = []
@@ -120,11 +120,11 @@ def _findings(hosts: _Labelled, run: Run) -> Iterator[Metric]:
     counts = Counter((finding.host, finding.severity) for finding in live)
     each = GaugeMetricFamily(
         "fleetcheck_host_findings",
-        "Findings of a host that no waiver accepts. A host that was not checked has none.",
+        "Findings of a host that no waiver accepts. A host of which nothing was learnt has none.",
         labels=("host", "severity"),
     )
     for name, host in hosts:
-        if host.verdict in ("ok", "findings"):
+        if host.outcome == "checked" or any(counts[host.name, severity] for severity in SEVERITIES):
             for severity in SEVERITIES:
                 each.add_metric((name, severity), counts[host.name, severity])
     yield each
@@ -164,8 +164,8 @@ def _infos(hosts: _Labelled) -> Iterator[Metric]:
         for path, venv in zip(unique(_label(venv.path) for venv in known), known, strict=True):
             flash, fusion = venv.flashinfer, venv.fusion
             said = (
-                venv.state, flash and flash.version, flash and flash.csrc_dir, flash and flash.csrc_state,
-                fusion and fusion.effective,
+                venv.state, flash.version if flash else "", flash.csrc_dir if flash else "",
+                flash.csrc_state if flash else "", fusion.effective if fusion else "",
             )  # fmt: skip
             venvs.add_metric((name, path, *map(_label, said)), 1)
     yield counted

@@ -1,19 +1,16 @@
-"""The rows of the table: what one environment of one host comes to, and how rows fit a width."""
+"""The rows of the table: what one environment of one host comes to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fleetcheck.facts.records import Gpus, Venv
-from fleetcheck.report.nodes import fold, wrap
-from fleetcheck.report.text import Role, cells, clean, paint, tail
+from fleetcheck.report.text import Role, clean
 from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank
 from fleetcheck.run import HostResult, Run
 
-GAP = 2
 _NAME = 60
-_PATH_LEAST = 11
 
 
 class Line(NamedTuple):
@@ -31,6 +28,8 @@ class Line(NamedTuple):
     verdict: str
     verdict_short: str
     role: Role
+    more: tuple[str, ...] = ()
+    """The cells of the columns that are shown only when they are asked for, in their order."""
 
 
 class Entry(NamedTuple):
@@ -40,14 +39,50 @@ class Entry(NamedTuple):
     lines: tuple[Line, ...]
 
 
-def entries(run: Run, *, wide: bool) -> list[Entry]:
-    """Return the entries, worst first. Unless ``wide``, ok hosts whose rows are equal are one entry."""
+USUAL = ("HOST", "GPUS", "DRIVER", "VENV", "FLASHINFER", "CSRC", "FUSION", "VERDICT")
+_MORE: Mapping[str, Callable[[HostResult, Venv | None], str | None]] = {
+    "ADDRESS": lambda host, _: host.address,
+    "GROUPS": lambda host, _: ",".join(host.groups),
+    "OUTCOME": lambda host, _: host.outcome,
+    "GPU-NAME": lambda host, _: ", ".join(host.gpus.names[:8]),
+    "KERNEL": lambda host, _: host.system.kernel if host.system else None,
+    "SECONDS": lambda host, _: f"{host.seconds:.1f}",
+    "PYTHON": lambda _, venv: venv.python if venv else None,
+    "TORCH": lambda _, venv: venv.torch.version if venv and venv.torch else None,
+    "CUDA": lambda _, venv: venv.torch.cuda if venv and venv.torch else None,
+    "NVCC": lambda _, venv: venv.toolchain.nvcc if venv and venv.toolchain else None,
+}
+MORE = tuple(_MORE)
+
+
+def chosen(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns to show: the usual ones, or those asked for with HOST and VERDICT always among them.
+
+    Raises KeyError with a name that is no column.
+    """
+    names = list(dict.fromkeys(column.upper() for column in columns))
+    for name in names:
+        if name not in USUAL and name not in MORE:
+            raise KeyError(name)
+    if not names:
+        return USUAL
+    # A row that does not say how its host ended could read as a pass.
+    return tuple(["HOST"] * ("HOST" not in names) + names + ["VERDICT"] * ("VERDICT" not in names))
+
+
+def entries(run: Run, *, wide: bool, columns: Sequence[str] = USUAL) -> list[Entry]:
+    """Return the entries, worst first. Unless ``wide``, ok hosts whose rows are equal are one entry.
+
+    ``columns`` are those that :func:`chosen` returned.
+    """
+    more = [name for name in columns if name in MORE]
     worst = _worst(run.findings)
     ranked: list[tuple[int, Entry]] = []
     healthy: dict[tuple[int, tuple[Line, ...]], list[str]] = {}
     for host in run.hosts:
         graded = worst.get(host.name, {})
-        lines = tuple(_lines(host, graded))
+        # What is not shown keeps no two rows apart.
+        lines = tuple(dict.fromkeys(_shown(line, columns) for line in _lines(host, graded, more)))
         order = _order(host, _gravest(graded.values()))
         if host.verdict == "ok" and not wide:
             healthy.setdefault((order, lines), []).append(host.name)
@@ -56,6 +91,23 @@ def entries(run: Run, *, wide: bool) -> list[Entry]:
     ranked += [(order, Entry(tuple(names), lines)) for (order, lines), names in healthy.items()]
     ranked.sort(key=lambda item: item[0])
     return [entry for _, entry in ranked]
+
+
+_HELD: dict[str, dict[str, Any]] = {
+    "GPUS": {"gpus": ""},
+    "DRIVER": {"driver": ""},
+    "VENV": {"venv": ""},
+    "FLASHINFER": {"flashinfer": ""},
+    "CSRC": {"csrc": "", "csrc_path": "", "moved": False},
+    "FUSION": {"fusion": "", "fusion_short": ""},
+}
+
+
+def _shown(line: Line, columns: Sequence[str]) -> Line:
+    for name, held in _HELD.items():
+        if name not in columns:
+            line = line._replace(**held)
+    return line
 
 
 _Graded = dict[str | None, Severity]
@@ -87,7 +139,7 @@ def _order(host: HostResult, severity: Severity | None) -> int:
     return 3 * steps + grave
 
 
-def _lines(host: HostResult, graded: _Graded) -> Iterable[Line]:
+def _lines(host: HostResult, graded: _Graded, more: Sequence[str]) -> Iterable[Line]:
     gpus, driver = _gpus(host), _driver(host.gpus)
     shown: tuple[Venv | None, ...] = host.venvs or (None,)
     for venv in shown:
@@ -97,7 +149,7 @@ def _lines(host: HostResult, graded: _Graded) -> Iterable[Line]:
         fusion, fusion_short = _fusion(venv)
         yield Line(
             gpus, driver, clean(venv.path, 1000) if venv else "-", _flashinfer(venv), csrc, path, moved,
-            fusion, fusion_short, verdict, short, role,
+            fusion, fusion_short, verdict, short, role, tuple(_more(name, host, venv) for name in more),
         )  # fmt: skip
 
 
@@ -110,6 +162,10 @@ def _verdict(host: HostResult, severity: Severity | None) -> tuple[str, str, Rol
         more, role = host.detail or host.stage, "dim" if host.verdict == "skipped" else "warning"
     long = f"{host.verdict} ({clean(more, _NAME)})" if more else host.verdict
     return long, host.verdict, role
+
+
+def _more(name: str, host: HostResult, venv: Venv | None) -> str:
+    return clean(_MORE[name](host, venv) or "-", _NAME)
 
 
 def _gpus(host: HostResult) -> str:
@@ -156,107 +212,3 @@ def _fusion(venv: Venv | None) -> tuple[str, str]:
     if fusion.effective != "unknown" or fusion.verdict == "unknown":
         return fusion.effective, fusion.effective
     return f"unknown ({fusion.verdict})", fusion.verdict
-
-
-class Level(NamedTuple):
-    """How much a table shows; each level asks for less room than the one before it."""
-
-    short: bool
-    csrc_path: Literal["all", "moved", "none"]
-    left_out: tuple[str, ...]
-
-
-LEVELS = (
-    Level(False, "all", ()),
-    Level(True, "all", ()),
-    Level(True, "moved", ()),
-    Level(True, "moved", ("DRIVER",)),
-    Level(True, "none", ("DRIVER",)),
-    Level(True, "moved", ("DRIVER", "FLASHINFER")),
-    Level(True, "none", ("DRIVER", "FLASHINFER")),
-)
-
-
-class Fitted(NamedTuple):
-    """A table that fits, or comes as near as it can: header, rows of cells, the columns that had no room."""
-
-    header: list[str]
-    rows: list[list[str]]
-    left_out: tuple[str, ...]
-
-
-def fit(found: Sequence[Entry], width: int, colour: bool) -> Fitted:
-    """Return the table in ``width`` columns; 0 means that there is no limit and nothing is shortened."""
-    hosts = [_host_cell(entry, width) for entry in found]
-    for level in LEVELS:
-        rooms = _rooms(found, hosts, level, width)
-        if rooms is not None or level is LEVELS[-1]:
-            break
-    venv_room, csrc_room = rooms or (_PATH_LEAST, _PATH_LEAST)
-    rows = []
-    for entry, host in zip(found, hosts, strict=True):
-        for line in entry.lines:
-            row = _cells(line, level)
-            row["VENV"] = tail(line.venv, venv_room)
-            row["CSRC"] = _csrc_cell(line, level, csrc_room)
-            row["VERDICT"] = paint(row["VERDICT"], line.role, colour)
-            rows.append(["\n".join(host), *row.values()])
-    header = ["HOST", "GPUS", "DRIVER", "VENV", "FLASHINFER", "CSRC", "FUSION", "VERDICT"]
-    return Fitted([name for name in header if name not in level.left_out], rows, level.left_out)
-
-
-def _host_cell(entry: Entry, width: int) -> list[str]:
-    count = f" ({len(entry.hosts)})" if len(entry.hosts) > 1 else ""
-    folded = fold(entry.hosts) + count
-    return wrap(folded, max(16, width // 4)) if width else [folded]
-
-
-def _cells(line: Line, level: Level) -> dict[str, str]:
-    row = {
-        "GPUS": line.gpus,
-        "DRIVER": line.driver,
-        "VENV": line.venv,
-        "FLASHINFER": line.flashinfer,
-        "CSRC": line.csrc,
-        "FUSION": line.fusion_short if level.short else line.fusion,
-        "VERDICT": line.verdict_short if level.short else line.verdict,
-    }
-    return {name: text for name, text in row.items() if name not in level.left_out}
-
-
-def _csrc_cell(line: Line, level: Level, room: int) -> str:
-    if not line.csrc_path or (level.csrc_path != "all" and not line.moved):
-        return line.csrc
-    if level.csrc_path == "none":
-        # Whole sources in the wrong place must not read as all well where the path has no room.
-        return "moved" if line.csrc == "complete" else line.csrc
-    return f"{line.csrc} {tail(line.csrc_path, max(1, room - len(line.csrc) - 1))}"
-
-
-def _rooms(
-    found: Sequence[Entry], hosts: Sequence[Sequence[str]], level: Level, width: int
-) -> tuple[int, int] | None:
-    """Return the columns that VENV and CSRC get at this level, None where the rest leaves them too few."""
-    lines = {line for entry in found for line in entry.lines}
-    venv = max((cells(line.venv) for line in lines), default=0)
-    csrc = max((cells(_csrc_cell(line, level, 1 << 30)) for line in lines), default=0)
-    if not width:
-        return max(venv, 1), max(csrc, 1)
-    widths: dict[str, int] = {"HOST": max((cells(part) for host in hosts for part in host), default=4)}
-    for line in lines:
-        for name, text in _cells(line, level).items():
-            widths[name] = max(widths.get(name, len(name)), cells(text))
-    state = widths.get("CSRC", 0)
-    fixed = sum(size for name, size in widths.items() if name not in ("VENV", "CSRC"))
-    room = width - fixed - GAP * (len(widths) - 1)
-    venv, csrc = max(venv, len("VENV")), max(csrc, state)
-    venv_least = min(venv, _PATH_LEAST)
-    csrc_least = min(csrc, state + 1 + _PATH_LEAST)
-    if venv + csrc <= room:
-        return venv, csrc
-    if venv_least + csrc_least > room:
-        return None
-    spare = room - venv_least - csrc_least
-    more = min(venv - venv_least, (spare + 1) // 2)
-    more = max(more, spare - (csrc - csrc_least))
-    return venv_least + more, room - venv_least - more

@@ -1,4 +1,4 @@
-"""The JSON Schemas of the document and of a line of jsonl, made from the records; the files beside it are what ships.
+"""The JSON Schemas of the document and of a line of jsonl, made from the records; files beside it are what ships.
 
 Make them again: ``python -m fleetcheck.report.schema``.
 """
@@ -46,7 +46,7 @@ def run_schema() -> dict[str, Any]:
 
 
 def line_schema() -> dict[str, Any]:
-    """Return the JSON Schema of one line of jsonl: the object that its ``type`` names, with that key beside its own."""
+    """Return the JSON Schema of one line of jsonl: the object that its ``type`` names, and that key."""
     kinds: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
         "run": (RunInfo, {"schema": {"const": SCHEMA}}),
         "host": (HostResult, {}),

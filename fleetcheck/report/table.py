@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
 from fleetcheck.report.findings import groups, lines, sentence, waived
+from fleetcheck.report.fit import fit
 from fleetcheck.report.nodes import fold, wrap
-from fleetcheck.report.rows import entries, fit
+from fleetcheck.report.rows import chosen, entries
 from fleetcheck.report.text import clean, paint
 from fleetcheck.rules.finding import SEVERITIES
 from fleetcheck.run import HostResult, Run
 
 _PLURAL = {"error": "errors", "warning": "warnings"}
+EARLY = ("fleet-suspicious",)
+"""Rules whose findings stand before the hosts: they may explain a thousand lines."""
 MESSAGES = 3
 """How many messages of hosts that failed alike are shown unless all are asked for; every host is named."""
 
 
-def render(run: Run, *, wide: bool, width: int, colour: bool) -> str:
+def render(run: Run, *, wide: bool, width: int, colour: bool, columns: Sequence[str] = ()) -> str:
     """Return the report as text with a line end.
+
+    ``columns`` are the table's, by :func:`fleetcheck.report.rows.chosen`; none means the usual ones.
 
     ``width`` is in terminal columns; 0 means that nothing is shortened or broken, and so does ``wide``, which also
     shows every healthy host in a row of its own. ``colour`` adds ANSI colours; without it the text is free of
@@ -28,9 +33,12 @@ def render(run: Run, *, wide: bool, width: int, colour: bool) -> str:
     """
     width = 0 if wide else width
     blocks = [list(_summary(run, width, colour))]
-    if run.hosts:
-        blocks.append(list(_table(run, wide, width, colour)))
     found = groups(run.findings)
+    early = [group for group in found if group.rule in EARLY]
+    blocks += [list(lines(group, width, wide=wide, colour=colour)) for group in early]
+    if run.hosts:
+        blocks.append(list(_table(run, wide, width, colour, chosen(columns))))
+    found = [group for group in found if group.rule not in EARLY]
     told = [list(lines(group, width, wide=wide, colour=colour)) for group in found]
     notes = sum(group.worst == 0 for group in found)
     blocks += told[: len(told) - notes]
@@ -74,8 +82,8 @@ def _summary(run: Run, width: int, colour: bool) -> Iterator[str]:
     yield from (paint(line, "title", colour) for line in sentence(summary(run), width, ""))
 
 
-def _table(run: Run, wide: bool, width: int, colour: bool) -> Iterator[str]:
-    fitted = fit(entries(run, wide=wide), width, colour)
+def _table(run: Run, wide: bool, width: int, colour: bool, columns: Sequence[str]) -> Iterator[str]:
+    fitted = fit(entries(run, wide=wide, columns=columns), width, colour, columns)
     # The header is a row: tabulate makes a column two wider than a header that is its widest cell.
     rows = [fitted.header, *fitted.rows]
     text = tabulate(rows, tablefmt="plain", disable_numparse=True, stralign="left")

@@ -25,6 +25,14 @@ def env_file_approved(look: Look, venv: Venv, found: FlashInfer) -> bool:
     )
 
 
+def env_file(found: FlashInfer) -> str:
+    """Return what ``jit/env.py`` is, in words."""
+    if found.env_record == "missing":
+        return "no such file"
+    sums = [file.sha256 for file in found.files if file.sha256 and text.inside(found, file.path) == "jit/env.py"]
+    return f"another one, with sha256 {sums[0]}" if sums else "another one"
+
+
 def aliases(venv: Venv, path: str) -> set[str]:
     """Return the spellings of a path that are one: as given, and through the environment's link or its target."""
     path = posixpath.normpath(path)
@@ -241,8 +249,8 @@ def env_edited(look: Look) -> Iterator[Hit]:
             message,
             venv=venv.path,
             severity="warning" if stands and found.env_record != "missing" else "error",
-            expected="match",
-            seen=found.env_record,
+            expected=default if moved else "the file of the release",
+            seen=found.csrc_dir if moved else env_file(found),
             basis=found.basis,
             remedy=(
                 f"grep -n CSRC_DIR {file}",

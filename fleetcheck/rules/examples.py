@@ -1,13 +1,16 @@
-"""One example host for each rule: what is expected, and facts on which the rule fires. For documentation."""
+"""One example for each rule: a host, or a small run, on which it fires. For documentation."""
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
-from fleetcheck.facts.records import HostFacts
-from fleetcheck.inventory.model import Target
+from fleetcheck.facts.records import Gpus, HostFacts
+from fleetcheck.inventory.model import Target, Waiver
+from fleetcheck.rules.examples_gpu import GPU_EXAMPLES
 from fleetcheck.rules.finding import Finding
-from fleetcheck.rules.judge import judge_host
+from fleetcheck.rules.judge import judge_fleet, judge_host
+from fleetcheck.rules.rule import Member
 
 VENV = "/opt/venvs/serve"
 ROOT = f"{VENV}/lib/python3.12/site-packages/flashinfer"
@@ -135,12 +138,40 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "venv-missing": ({}, host(bare("missing"))),
     "venv-none": ({}, host()),
     "venv-unreadable": ({}, host(bare("unreadable", error="Permission denied"))),
+    **{slug: (expect, gpus(**facts)) for slug, (expect, facts) in GPU_EXAMPLES.items()},
 }
 """Rule to ``(expect, facts)``, as an inventory and the JSON document would give them."""
+DAY = date(2027, 3, 2)
+"""The day of the example runs."""
+
+
+def member(number: int, driver: str = "580.95.05", **facts: Any) -> Member:
+    """Return a host of an example run."""
+    return Member(f"gpu{number:02d}", ("rtx",), gpus=Gpus.model_validate({**GPUS, "driver": driver}), **facts)
+
+
+def waiver(until: date) -> Waiver:
+    """Return a waiver for the first of the hosts."""
+    return Waiver(rule="gpu-count", hosts="gpu01", reason="one board in repair", until=until)
+
+
+RUNS: dict[str, tuple[list[Member], list[Waiver]]] = {
+    "fleet-outlier": ([*(member(number) for number in range(1, 8)), member(8, "570.169")], []),
+    "fleet-suspicious": (
+        [member(number, outcome="auth-failed", stage="auth") for number in range(1, 8)] + [member(8)],
+        [],
+    ),
+    "waiver-expired": ([member(1)], [waiver(date(2027, 3, 1))]),
+    "waiver-unused": ([member(1)], [waiver(date(2027, 12, 31))]),
+}
+"""Rule over a whole run to its hosts and the waivers of its inventory."""
 
 
 def example(slug: str) -> tuple[Finding, ...]:
-    """Return what is found on the example host of a rule, the rule's own finding first."""
+    """Return what is found on the example of a rule, the rule's own finding first."""
+    if slug in RUNS:
+        members, waivers = RUNS[slug]
+        return judge_fleet(members, {}, waivers=waivers, day=DAY)
     expect, facts = EXAMPLES[slug]
     venvs = [{"path": VENV}] if facts["venvs"] else ["running", "usual"]
     target = Target.model_validate({"name": "gpu01", "venvs": venvs, "expect": expect})

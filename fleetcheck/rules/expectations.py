@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fleetcheck.facts.records import FusionEffective, Venv
+from fleetcheck.facts.records import FusionEffective, Gpus, Venv
 from fleetcheck.inventory.model import VenvItem
-from fleetcheck.rules import gpu, text, versions
+from fleetcheck.rules import gpu, gpu_link, text, versions
 from fleetcheck.rules.csrc import aliases
 from fleetcheck.rules.observed import VERSIONS, Absent, Observed, Unknown, closed, csrc_dir
 from fleetcheck.rules.rule import Look
@@ -205,10 +205,18 @@ def gpu_gaps(look: Look) -> Iterator[Gap]:
         elif versions.admits(expect.driver, driver) is None:
             yield from in_range("driver", expect.driver, driver, None)
     if expect.link is not None and not bare:
-        if gpus.link is None:
-            yield Gap("link", "unchecked", expect.link, None, "how the GPUs are linked was not examined")
-        elif gpus.link.casefold() != expect.link.casefold():
-            yield Gap("link", "unmet", expect.link, gpus.link)
+        yield from link_gaps(expect.link, gpus)
+
+
+def link_gaps(expected: str, gpus: Gpus) -> Iterator[Gap]:
+    """Yield what is not known to be met of a class of link (``PHB``) and a PCIe width (``x16``)."""
+    wanted, lanes = gpu_link.wanted_class(expected), gpu_link.wanted_lanes(expected)
+    if wanted is not None and gpus.link is None:
+        yield Gap("link", "unchecked", expected, None, "how the GPUs are linked was not examined")
+    elif wanted is not None and gpus.link is not None and gpus.link.casefold() != wanted.casefold():
+        yield Gap("link", "unmet", expected, gpus.link)
+    elif lanes is not None and all(device.pcie_width is None for device in gpus.devices):
+        yield Gap("link", "unchecked", expected, None, "the width of the GPUs' PCIe links is not known")
 
 
 def misplaced(look: Look) -> Iterator[Gap]:

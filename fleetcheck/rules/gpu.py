@@ -108,7 +108,8 @@ def gpu_missing(look: Look) -> Iterator[Hit]:
     for device in lost:
         where = device.bus_id or device.uuid
         yield Hit(
-            f"PCI lists the GPU {text.brief(where, 'without a bus id')}, nvidia-smi does not.",
+            f"PCI lists the GPU {text.brief(where, 'without a bus id')}, nvidia-smi does not"
+            f"{f': {text.brief(device.note)}' if device.note else ''}.",
             gpu=device.uuid or device.bus_id,
             expected="listed",
             seen="missing",
@@ -149,10 +150,14 @@ def gpu_fault(look: Look) -> Iterator[Hit]:
     """Fire for each device that is named, or once where none is told apart."""
     gpus = look.facts.gpus
     bad = [device for device in gpus.devices if device.state == "fault"]
+    left = sum(device.state == "ok" for device in gpus.devices)
+    # Reported of driver 610: jobs that run go on, torch counts no device in a new process.
+    others = f" {text.plural(left, 'other')} may refuse new work until a reboot." if left else ""
     for device in bad:
         which = device.bus_id or device.uuid or (f"{device.index}" if device.index is not None else None)
+        named = text.brief(which, "it does not name")
         yield Hit(
-            f"nvidia-smi says of the GPU {text.brief(which, 'it does not name')}: {text.brief(device.note)}.",
+            f"nvidia-smi says of the GPU {named}: {text.brief(device.note)}.{others}",
             gpu=device.uuid or device.bus_id,
             expected="ok",
             seen=device.note or "fault",
@@ -187,6 +192,9 @@ def gpu_unreadable(look: Look) -> Iterator[Hit]:
     if gpus.state not in ("no-permission", "nvml-error") and not (gpus.state == "unknown" and gpus.diagnostics):
         return
     what = "may not be asked by the audit's user" if gpus.state == "no-permission" else "could not be listed"
+    if gpus.surroundings is not None:
+        place = "under WSL" if gpus.surroundings == "wsl" else f"in a container ({text.brief(gpus.surroundings)})"
+        what = f"{what} {place}"
     yield Hit(
         f"The GPUs {what}: {said(gpus)}.",
         expected="ok",

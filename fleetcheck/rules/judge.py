@@ -1,15 +1,20 @@
-"""Judge one host: run every rule, and say which findings another one explains."""
+"""Judge one host, or a whole run: run every rule, and say which findings another one explains."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from fleetcheck.facts.records import HostFacts
-from fleetcheck.inventory.model import Target
+from fleetcheck.inventory.model import Target, Waiver
 from fleetcheck.rules.catalog import RULES
+from fleetcheck.rules.choice import Choice
 from fleetcheck.rules.finding import Finding, Severity, rank
-from fleetcheck.rules.rule import Hit, Look, Rule
+from fleetcheck.rules.rule import FleetLook, Hit, Look, Member, Rule
+
+EVERYTHING = Choice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,31 +26,63 @@ class Fired:
     severity: Severity
 
 
-def judge_host(target: Target, facts: HostFacts) -> tuple[Finding, ...]:
+def judge_host(target: Target, facts: HostFacts, choice: Choice = EVERYTHING) -> tuple[Finding, ...]:
     """Return what is wrong with a host, gravest first, then by rule, environment and GPU.
 
     A finding that another one on the same host explains names the rule of that one in ``cause``; a root has
     none. Findings in environments that are neither listed nor serving are ``info``. Of a host of which nothing
-    is known nothing is said: its outcome says it.
+    is known nothing is said: its outcome says it. A rule that ``choice`` leaves out explains nothing either.
     """
     if facts == HostFacts():
         return ()
-    fired = run(Look(target, facts))
+    fired = run(Look(target, facts), choice)
     causes = explain(fired)
-    findings = [finding(target, one, causes.get(index)) for index, one in enumerate(fired)]
+    findings = [finding(target.name, one, causes.get(index)) for index, one in enumerate(fired)]
     return tuple(sorted(findings, key=order))
 
 
-def run(look: Look) -> list[Fired]:
+def judge_fleet(
+    members: Sequence[Member],
+    findings: Mapping[str, tuple[Finding, ...]],
+    *,
+    waivers: Sequence[Waiver],
+    day: date,
+    choice: Choice = EVERYTHING,
+    overrides: Mapping[str, Mapping[str, str]] | None = None,
+) -> tuple[Finding, ...]:
+    """Return what the rules over a whole run find: ``host`` is None for what concerns no single host.
+
+    ``findings`` are those of each host, ``overrides`` its levels by rule. Rules on waivers come last, so that they
+    see what the others found.
+    """
+    known = dict(findings)
+    found: list[Finding] = []
+    rules = [rule for rule in RULES.values() if rule.fleet_check is not None]
+    for rule in sorted(rules, key=lambda rule: rule.family == "policy"):
+        look = FleetLook(tuple(members), known, tuple(waivers), day, frozenset(RULES), choice.rules)
+        for hit in rule.fleet_check(look) if rule.fleet_check is not None and rule.slug in choice.rules else ():
+            levels = (overrides or {}).get(hit.host or "", {})
+            severity = choice.severity(rule, hit.severity or rule.severity, levels)
+            if severity is not None:
+                found.append(finding(hit.host, Fired(rule, hit, severity), None))
+        for one in found:
+            if one.host is not None and one.rule == rule.slug:
+                known[one.host] = (*known.get(one.host, ()), one)
+    return tuple(sorted(found, key=order))
+
+
+def run(look: Look, choice: Choice = EVERYTHING) -> list[Fired]:
     """Run every rule over one host."""
     idle = {venv.path for venv in look.facts.venvs if venv.origin == "usual"} - {
         venv.path for venv in look.facts.venvs if venv.origin != "usual"
     }
-    return [
-        Fired(rule, hit, "info" if hit.venv in idle else hit.severity or rule.severity)
-        for rule in RULES.values()
-        for hit in rule.check(look)
-    ]
+    fired: list[Fired] = []
+    for rule in RULES.values():
+        for hit in rule.check(look) if rule.check is not None and rule.slug in choice.rules else ():
+            severity = choice.severity(rule, hit.severity or rule.severity, look.target.rules)
+            if severity is not None:
+                fired.append(Fired(rule, hit, "info" if hit.venv in idle else severity))
+    return fired
 
 
 def explain(fired: list[Fired]) -> dict[int, str]:
@@ -86,13 +123,13 @@ def root(index: int, parent: dict[int, int]) -> int:
     return index
 
 
-def finding(target: Target, fired: Fired, cause: str | None) -> Finding:
+def finding(host: str | None, fired: Fired, cause: str | None) -> Finding:
     """Make the record."""
     rule, hit = fired.rule, fired.hit
     return Finding(
         rule=rule.slug,
         severity=fired.severity,
-        host=target.name,
+        host=host,
         venv=hit.venv,
         gpu=hit.gpu,
         message=hit.message,
@@ -105,6 +142,7 @@ def finding(target: Target, fired: Fired, cause: str | None) -> Finding:
     )
 
 
-def order(finding: Finding) -> tuple[int, str, str, str, str]:
+def order(finding: Finding) -> tuple[int, str, str, str, str, str]:
     """Return the key by which findings are sorted."""
-    return -rank(finding.severity), finding.rule, finding.venv or "", finding.gpu or "", finding.message
+    place = finding.host or "", finding.venv or "", finding.gpu or ""
+    return -rank(finding.severity), finding.rule, *place, finding.message

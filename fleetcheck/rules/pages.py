@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetcheck.rules.catalog import FAMILIES, RULES
-from fleetcheck.rules.examples import EXAMPLES, example
+from fleetcheck.rules.examples import EXAMPLES, RUNS, example
 from fleetcheck.rules.rule import Rule
 
 TITLES = {
@@ -11,7 +11,8 @@ TITLES = {
     "venv": "venv: environments and the package in them",
     "fusion": "fusion: all-reduce fusion",
     "gpu": "gpu: GPUs and their driver",
-    "policy": "policy: expectations",
+    "policy": "policy: expectations and waivers",
+    "fleet": "fleet: what only a whole run shows",
 }
 HEAD = """# Rules
 
@@ -23,6 +24,11 @@ sections below.
   nor serving are `info`.
 - **Cause**: a finding that another one on the same host explains is folded under it. A cause is at least
   as grave as what it explains.
+- **Selection**: `--select` and `--ignore` take rules, families (the headings below) and globs such as
+  `csrc-*`; the inventory's `rules:` sets what findings count as on a group or a host. A rule that is left
+  out explains nothing either, so that what it would have explained stands for itself.
+- **Waivers**: a finding that a waiver accepts stays visible and does not fail the run; what it explains on
+  the same host is accepted with it.
 - **Not known is not wrong**: a rule fires on what is known. What was expected and could not be looked at
   is `expectation-unchecked`, never a pass.
 """
@@ -68,10 +74,16 @@ def section(rule: Rule) -> str:
 
 def sample(slug: str) -> list[str]:
     """Return the example of a rule as lines: what was expected, the finding, its steps, and what it explains."""
-    expect, _ = EXAMPLES[slug]
+    expect = expected(slug)
     first, *others = example(slug)
     lines = [f"expect: {{{', '.join(f'{key}: {value}' for key, value in expect.items())}}}"] if expect else []
-    lines.append(f"{first.severity} {first.rule}: {first.message}")
+    place = f" on {first.host}" if slug in RUNS and first.host is not None else ""
+    lines.append(f"{first.severity} {first.rule}{place}: {first.message}")
     lines += [f"  {number}. {step}" for number, step in enumerate(first.remedy, 1)]
     lines += [f"  explains {other.rule}: {other.message}" for other in others if other.cause == slug]
     return lines
+
+
+def expected(slug: str) -> dict[str, object]:
+    """Return what is expected of the example host of a rule; nothing of an example run."""
+    return EXAMPLES[slug][0] if slug in EXAMPLES else {}

@@ -1,27 +1,30 @@
-"""What a rule is: words for a reader, and a pure check over the facts of one host."""
+"""What a rule is: words for a reader, and a pure check over the facts of one host or over a whole run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, Literal
 
-from fleetcheck.facts.records import Basis, FlashInfer, HostFacts, Venv
-from fleetcheck.inventory.model import Expect, Target, VenvItem
-from fleetcheck.rules.finding import Severity
+from fleetcheck.facts.records import Basis, FlashInfer, Gpus, HostFacts, Toolkit, Venv
+from fleetcheck.inventory.model import Expect, Target, VenvItem, Waiver
+from fleetcheck.rules.finding import Finding, Severity
 
-Family = Literal["csrc", "venv", "fusion", "gpu", "policy"]
+Family = Literal["csrc", "venv", "fusion", "gpu", "policy", "fleet"]
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What a check found. Rule, host and reference are added by the judge.
+    """What a check found. Rule and reference are added by the judge, and the host where one host was judged.
 
-    ``venv`` is the path of the environment, or the inventory's entry that led to none. ``severity`` replaces
-    the rule's own. ``key`` tells hits of one rule apart for causes (``expectation-unchecked/gpus``).
+    ``host`` is set by checks over a whole run, and None there for what concerns no single host. ``venv`` is the
+    path of the environment, or the inventory's entry that led to none. ``severity`` replaces the rule's own.
+    ``key`` tells hits of one rule apart for causes (``expectation-unchecked/gpus``).
     """
 
     message: str
+    host: str | None = None
     venv: str | None = None
     gpu: str | None = None
     key: str | None = None
@@ -63,14 +66,45 @@ class Look:
                 yield venv, venv.flashinfer
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One host of a run as a fleet rule sees it: how the look at it ended, and what is known of it."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    outcome: str = "checked"
+    stage: str | None = None
+    detail: str | None = None
+    gpus: Gpus = field(default_factory=Gpus)
+    toolkits: tuple[Toolkit, ...] = ()
+    venvs: tuple[Venv, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLook:
+    """A whole run as a fleet rule sees it. ``day`` is the one that it began on, in UTC.
+
+    ``findings`` are those of each host so far; ``known`` are all rules, ``judged`` those that were selected.
+    """
+
+    members: tuple[Member, ...]
+    findings: Mapping[str, tuple[Finding, ...]]
+    waivers: tuple[Waiver, ...]
+    day: date
+    known: frozenset[str]
+    judged: frozenset[str]
+
+
 Check = Callable[[Look], Iterable[Hit]]
+FleetCheck = Callable[[FleetLook], Iterable[Hit]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule. ``causes`` are the findings that it explains: ``slug``, or ``slug/key`` for one kind of them.
 
-    ``remedy`` says in general how it is mended; each finding has the steps for its own host.
+    ``remedy`` says in general how it is mended; each finding has the steps for its own host. A rule has one of
+    ``check``, over one host, and ``fleet_check``, over a whole run.
     """
 
     slug: str
@@ -80,8 +114,9 @@ class Rule:
     explanation: str
     remedy: str
     references: tuple[str, ...]
-    check: Check
+    check: Check | None = None
     causes: tuple[str, ...] = ()
+    fleet_check: FleetCheck | None = None
 
 
 def rule(
@@ -99,5 +134,23 @@ def rule(
 
     def wrap(check: Check) -> Rule:
         return Rule(slug, family, severity, summary, explanation, remedy, references, check, causes)
+
+    return wrap
+
+
+def fleet_rule(
+    slug: str,
+    family: Family,
+    severity: Severity,
+    *,
+    summary: str,
+    explanation: str,
+    remedy: str,
+    references: tuple[str, ...],
+) -> Callable[[FleetCheck], Rule]:
+    """Make a :class:`Rule` over a whole run of the check that is decorated."""
+
+    def wrap(check: FleetCheck) -> Rule:
+        return Rule(slug, family, severity, summary, explanation, remedy, references, fleet_check=check)
 
     return wrap

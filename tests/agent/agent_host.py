@@ -109,12 +109,10 @@ class Host:
     def venv(self, path: str, *, python: str | None = None, files: dict[str, str] | None = None) -> Path:
         """Make an environment with FlashInfer ``files`` (relative to site-packages) and their RECORD."""
         python = python or this_python()
-        version = os.path.basename(python).removeprefix("python")
+        version = Path(python).name.removeprefix("python")
         if version.count(".") != 1:
-            version = "%d.%d" % sys.version_info[:2]
-        self.write(
-            f"{path}/pyvenv.cfg", f"home = {os.path.dirname(python)}\ninclude-system-site-packages = false\n"
-        )
+            version = ".".join(map(str, sys.version_info[:2]))
+        self.write(f"{path}/pyvenv.cfg", f"home = {Path(python).parent}\ninclude-system-site-packages = false\n")
         (self.at(path) / "bin").mkdir()
         (self.at(path) / "bin/python").symlink_to(python)
         (self.at(path) / "bin/python3").symlink_to("python")
@@ -193,11 +191,11 @@ def read_until(process: subprocess.Popen[bytes], collector: Collector, bound: fl
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int, str]]:
-    """Return every file below a folder: kind and size, time of change, hash of the content or the link's target."""
+    """Return every file below a folder: its mode, time of change, and hash of the content or link target."""
     found = {}
     for path in sorted(folder.rglob("*")):
         info = path.lstat()
-        content = os.readlink(path) if path.is_symlink() else ""
+        content = str(path.readlink()) if path.is_symlink() else ""
         if path.is_file() and not path.is_symlink():
             content = hashlib.sha256(path.read_bytes()).hexdigest()
         found[str(path.relative_to(folder))] = (info.st_mode, info.st_mtime_ns, content)

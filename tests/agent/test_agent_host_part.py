@@ -34,9 +34,11 @@ def test_every_part_arrives_under_each_shell(host: Host, shell: str) -> None:
     host.smi(f"printf '{ROWS}'")
     answer = look(ask(host), shell=shell)
     assert (answer.returncode, answer.stderr, answer.collector.notes) == (0, "", [])
-    assert list(answer.parts)[0] == "agent"
+    assert next(iter(answer.parts)) == "agent"
     assert list(answer.parts)[-2:] == ["smi", "end"]
-    assert set(answer.parts) == {"agent", "system", "driver", "pci", "toolkits", "venvs", "smi", "end"}
+    assert set(answer.parts) == {
+        "agent", "system", "driver", "pci", "toolkits", "kernel", "venvs", "smi", "end",
+    }  # fmt: skip
     assert answer.parts["agent"]["executable"] == this_python()
     system = answer.parts["system"]
     assert system["kernel"] == "6.8.0-test"
@@ -72,7 +74,8 @@ def test_nothing_there_is_a_value(host: Host) -> None:
 
 def test_an_unknown_field_is_retried_once_with_few(host: Host) -> None:
     host.smi(
-        'case "$1" in *compute_cap*) echo "Field \\"compute_cap\\" is not a valid field to query."; echo; exit 2;; esac\n'
+        'case "$1" in *compute_cap*)\n'
+        'echo "Field \\"compute_cap\\" is not a valid field to query."; echo; exit 2;; esac\n'
         'case "$1" in --version) echo VERSION;; *) echo "0, GPU-1";; esac\n'
     )
     smi = look(ask(host)).parts["smi"]

@@ -1,4 +1,4 @@
-"""On no account of the host: nothing is executed that should not be, nothing is written, nothing outlives its end."""
+"""Nothing is executed that should not be, nothing is written, nothing outlives its connection."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ STUBBORN = 'trap "" TERM HUP INT PIPE\necho $$ >>"{pids}"\nwhile :; do sleep 100
 
 @pytest.mark.parametrize("end", ["close", "term", "kill"])
 @pytest.mark.parametrize("shell", shells())
-@pytest.mark.parametrize("place", ["smi", "python", "activate", "host-python"])
+@pytest.mark.parametrize("place", ["smi", "python", "activate", "host-python", "no-python"])
 def test_the_end_of_the_connection_ends_everything(
     host: Host, tmp_path: Path, shell: str, place: str, end: str
 ) -> None:
@@ -206,8 +206,11 @@ def test_the_end_of_the_connection_ends_everything(
     body = STUBBORN.format(pids=pids)
     host.venv("/opt/ml")
     options: dict[str, object] = {}
-    if place == "smi":
+    if place in ("smi", "no-python"):
         host.smi(body)
+        if place == "no-python":
+            options["pythons"] = ("/nonexistent/python3",)
+            host.at("/opt/ml/bin/python").unlink()
     elif place == "activate":
         host.write("/opt/ml/bin/activate", body.replace("$$", "$(exec sh -c 'echo $PPID')"))
     elif place == "python":
@@ -223,7 +226,7 @@ def test_the_end_of_the_connection_ends_everything(
         smi_limit=500,
         host_limit=900,
     )
-    process, marker = start(request, shell=shell, start_new_session=True, **options)
+    process, _ = start(request, shell=shell, start_new_session=True, **options)
     with process:
         until = time.monotonic() + 30
         while not (pids.exists() and pids.read_text().strip()):

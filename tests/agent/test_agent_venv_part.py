@@ -186,7 +186,7 @@ def test_no_permission_is_unreadable_never_missing(host: Host) -> None:
     for venv in ("closed-files",):
         host.at(f"/opt/{venv}/bin/python").unlink()
         host.at(f"/opt/{venv}/bin/python").symlink_to(os.path.realpath(python))
-        version = os.path.basename(os.path.realpath(python))
+        version = Path(python).resolve().name
         lib = host.at(f"/opt/{venv}/lib")
         (there,) = lib.iterdir()
         if there.name != version:
@@ -281,7 +281,7 @@ def test_large_files_are_cut_to_functions_even_with_broken_syntax(host: Host) ->
     host.venv("/opt/ml", files={**FILES, "flashinfer/jit/comm.py": text})
     comm = files(look(ask(host)).venv())["jit/comm.py"]
     assert comm["cut"] == "functions"
-    assert comm["text"].split() == "@cache def gen_a( y, ) -> int: return 2".split()
+    assert comm["text"].split() == ["@cache", "def", "gen_a(", "y,", ")", "->", "int:", "return", "2"]
 
 
 def test_a_glob_a_link_and_discovery_find_one_environment_once(host: Host) -> None:
@@ -296,7 +296,8 @@ def test_a_glob_a_link_and_discovery_find_one_environment_once(host: Host) -> No
     venvs = look(request).parts["venvs"]
     told = [(item["path"], item["origin"]) for item in venvs["items"]]
     assert told == [
-        ("/opt/venvs/b", "listed"), ("/opt/venvs/a", "listed"), ("/opt/venvs/none", "listed"), ("/srv/run", "running"),
+        ("/opt/venvs/b", "listed"), ("/opt/venvs/a", "listed"), ("/opt/venvs/none", "listed"),
+        ("/srv/run", "running"),
     ]  # fmt: skip
     assert venvs["unmatched"] == ["/opt/nothing*"]
     usual = look(Request(sysroot=str(host.root), discover=("usual",))).parts["venvs"]["items"]

@@ -67,8 +67,8 @@ def test_version(tmp_path: Path) -> None:
     [
         (["nonsense"], "No such command 'nonsense'"),
         (["--nonsense"], "No such option"),
-        (["audit", "--format", "xml"], "'xml' is not one of 'table', 'json'"),
-        (["audit", "--output", "json"], "'json' is not FORMAT:PATH; formats are json, table, evidence"),
+        (["audit", "--format", "xml"], "'xml' is not one of 'table', 'json', 'jsonl', 'csv'"),
+        (["audit", "--output", "json"], "'json' is not FORMAT:PATH; formats are table, json, jsonl"),
         (["audit", "--output", "xml:a"], "'xml' is not a format"),
         (["audit", "--output", "json:-"], "--format"),
         (["audit", "--limit", "sleep=3"], "limits are connect, banner, auth, channel, smi, host, run"),
@@ -78,7 +78,11 @@ def test_version(tmp_path: Path) -> None:
         (["audit", "--workers", "0"], "1<=x<=1024"),
         (["audit", "--fail-on", "fatal"], "'info', 'warning', 'error', 'critical'"),
         (["replay"], "Missing argument 'EVIDENCE'"),
-        (["replay", "x", "--output", "evidence:y"], "formats are json, table"),
+        (["replay", "x", "--output", "evidence:y"], "'evidence' is not a format; formats are table, json"),
+        (["replay", "x", "--columns", "host,colour"], "'colour' is not a column; columns are host, gpus, driver"),
+        (["report"], "Missing argument 'RUN...'"),
+        (["show"], "Missing argument 'HOST'"),
+        (["show", "a", "run.json", "-i", "x"], "RUN and --inventory are two sources"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_a_two_and_says_what_is_allowed(tmp_path: Path, args: list[str], says: str) -> None:

@@ -1,60 +1,206 @@
-"""Every pinned FlashInfer release as installed: csrc, gate and guards are read right, whatever its version."""
+"""Every pinned release as installed, audited over a real sshd: what it says of itself is read right.
+
+The table of ``data/matrix.yaml`` is the expectation; the gates of all modules are read a second time from the
+whole files, by their syntax tree.
+"""
 
 from __future__ import annotations
 
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
-from packaging.version import Version
+import yaml
 from support import wheels
 from support.audits import record, target
-from support.fetch import Package, cache_folder, packages
+from support.fetch import Package, cache_folder, is_here, packages
 from support.sshd import Sshd
-from support.workshop import Workshop
+from support.workshop import VENV, Built, Workshop
 
-from fleetcheck.facts.records import Venv
+from fleetcheck.demo.tree import Environment
+from fleetcheck.facts.records import Framework, Venv
 from fleetcheck.remote.settings import NO_CONFIG, Limits, Settings
 
-NAME = "flashinfer-python"
-ADMITTED_SINCE = Version("0.6.17")  # flashinfer#3903
+TABLE = yaml.safe_load((Path(__file__).parent / "data/matrix.yaml").read_text())
+ROOT = f"{VENV}/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages/flashinfer"
+EVERY = (7, 8, 9, 10, 11, 12)
+BESIDE = "0.6.2"
+WORKSPACE = {
+    "FLASHINFER_WORKSPACE_DIR": "W",
+    "FLASHINFER_JIT_DIR": "W/cached_ops",
+    "FLASHINFER_GEN_SRC_DIR": "W/generated",
+}
+
+
+@cache
+def here(package: Package) -> bool:
+    """Whether a pinned package lies in the cache, whole."""
+    return is_here(package, cache_folder())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test a release that was fetched; with ``--all-packages`` one a release that is pinned."""
-    if "package" in metafunc.fixturenames:
-        pinned = [package for package in packages() if package.name == NAME]
-        every = metafunc.config.getoption("--all-packages")
-        wanted = pinned if every else list(wheels.available(NAME))
-        metafunc.parametrize("package", wanted, ids=[package.version for package in wanted], scope="module")
+    for fixture, name in (("package", "flashinfer-python"), ("sglang", "sglang")):
+        if fixture in metafunc.fixturenames:
+            pinned = [package for package in packages() if package.name == name]
+            every = metafunc.config.getoption("--all-packages")
+            wanted = (
+                pinned if every else [package for package in pinned if package.set == "small" and here(package)]
+            )
+            metafunc.parametrize(fixture, wanted, ids=[package.version for package in wanted], scope="module")
 
 
-@pytest.fixture(scope="module")
-def venv(package: Package, workspace: Path, sshd: Sshd) -> Venv:
-    """What an audit says of the environment that holds this release."""
+def unpacked(package: Package, folder: Path) -> Path:
+    """Unpack what an audit looks at of a pinned package."""
+    wheel = wheels.fetched(package.name, package.version)
+    return wheels.unpack(wheel, folder, wheels.decides)
+
+
+def stock(workspace: Path, package: Package) -> tuple[Workshop, Built, Environment]:
+    """Make a host with CUDA 13.0 and one environment that holds this release of FlashInfer."""
     folder = workspace / f"matrix-{package.version}"
     folder.mkdir()
-    wheel = cache_folder() / package.filename
-    shop = Workshop(folder, {package.version: wheels.unpack(wheel, folder / "unpacked")})
-    built, _ = shop.stock("stock", package.version)
+    shop = Workshop(folder, {package.version: unpacked(package, folder / "unpacked")})
+    built, made = shop.stock("stock", package.version)
+    built.tree.write(
+        "/usr/local/cuda/version.json", '{"cuda": {"version": "13.0.1"}, "cuda_nvcc": {"version": "13.0.88"}}'
+    )
+    built.tree.write("/usr/local/cuda/bin/nvcc", "", 0o755)
+    return shop, built, made
+
+
+def audited(built: Built, sshd: Sshd, folder: Path) -> tuple[Venv, list[str]]:
+    """Audit the one environment of a host; return what is said of it, and the rules above ``info``."""
     settings = Settings(limits=Limits(smi=30.0), ssh_config=NO_CONFIG)
     run = record((target(sshd, "stock", built),), settings, folder / "evidence.jsonl")
     assert run.hosts[0].outcome == "checked", run.hosts[0].message
-    assert [finding.rule for finding in run.findings if finding.severity != "info"] == []
     (found,) = run.hosts[0].venvs
-    return found
+    return found, [finding.rule for finding in run.findings if finding.severity != "info"]
 
 
-def test_csrc_is_complete_and_where_the_release_keeps_it(venv: Venv, package: Package) -> None:
-    assert venv.flashinfer is not None
-    assert venv.flashinfer.version == package.version
-    assert venv.flashinfer.csrc_state == "complete"
-    assert venv.flashinfer.csrc_dir == venv.flashinfer.csrc_default
-    assert venv.flashinfer.modified == ()
+@pytest.fixture(scope="module")
+def matrix(package: Package, workspace: Path, sshd: Sshd) -> tuple[Venv, Environment, list[str]]:
+    """What an audit says of the environment that holds this release, the environment, and the rules that fired."""
+    shop, built, made = stock(workspace, package)
+    venv, rules = audited(built, sshd, shop.folder)
+    return venv, made, rules
 
 
-def test_the_gate_and_the_guards_are_those_of_the_release(venv: Venv, package: Package) -> None:
+@pytest.fixture
+def expected(package: Package) -> dict[str, Any]:
+    row: dict[str, Any] = TABLE["flashinfer"][package.version]
+    return row
+
+
+def test_version_and_csrc(
+    matrix: tuple[Venv, Environment, list[str]], package: Package, expected: dict[str, Any]
+) -> None:
+    venv, made, rules = matrix
+    found = venv.flashinfer
+    assert found is not None
+    assert found.version == found.recorded_version == package.version
+    assert found.csrc_state == "complete"
+    assert found.csrc_dir == found.csrc_default == f"{ROOT}/data/csrc"
+    assert (found.modified, found.env_error, found.install, found.verified) == ((), None, "wheel", True)
+    assert found.pcie_ipc is (
+        None if package.version in ("0.2.5", "0.2.14", "0.3.1") else expected.get("pcie_ipc", False)
+    )
+    if "csrc" in expected:
+        assert sum(path.is_file() for path in (made.flashinfer / "data/csrc").rglob("*")) == expected["csrc"]
+    assert rules == (["fusion-unsafe-patch"] if expected["verdict"] == "unsafe-patch" else [])
+
+
+def test_every_constant(
+    matrix: tuple[Venv, Environment, list[str]], package: Package, expected: dict[str, Any], sshd: Sshd
+) -> None:
+    found = matrix[0].flashinfer
+    assert found is not None
+    workspace = expected["workspace"]
+
+    def real(text: str) -> str:
+        first, slash, rest = text.partition("/")
+        if first == "W":
+            return real(workspace + slash + rest)
+        rest = rest.replace("flashinfer/V/", f"flashinfer/{package.version}/")
+        return {"B": str(sshd.home), "P": ROOT}[first] + slash + rest
+
+    wanted = {**WORKSPACE, **expected["constants"]}
+    assert found.constants == {
+        name: tuple(map(real, value)) if isinstance(value, list) else real(value) for name, value in wanted.items()
+    }
+
+
+def test_gate_and_guards(matrix: tuple[Venv, Environment, list[str]], expected: dict[str, Any]) -> None:
+    fusion = matrix[0].fusion
+    assert fusion is not None
+    assert fusion.gate == (tuple(expected["gate"]) if expected["gate"] else None)
+    assert fusion.gate_state == expected.get("gate_state", "read")
+    assert fusion.gate_file == expected.get("gate_file", "jit/comm.py" if expected["gate"] else None)
+    assert (fusion.guards, fusion.verdict) == (expected["guards"], expected["verdict"])
+    for function, gate in expected.get("gates", {}).items():
+        assert fusion.gates[function] == (tuple(gate) if gate else None), function
+
+
+def listed(root: Path) -> Iterator[tuple[str, set[int]]]:
+    """Yield every ``gen_*`` function below jit/ and comm/ that lists majors itself, with all that it lists."""
+    for path in [*root.glob("jit/**/*.py"), *root.glob("comm/**/*.py")]:
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and function.name.startswith("gen_"):
+                values = [
+                    node.value
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.keyword) and node.arg == "supported_major_versions"
+                ]
+                if values and all(isinstance(value, ast.List) for value in values):
+                    yield function.name, {major for value in values for major in ast.literal_eval(value)}
+
+
+def test_the_modules_that_are_closed_to_these_gpus(
+    matrix: tuple[Venv, Environment, list[str]], package: Package
+) -> None:
+    venv, made, _ = matrix
+    fusion = venv.fusion
+    assert fusion is not None
+    assert fusion.closed is not None
+    again = dict(listed(made.flashinfer))
+    assert bool(again) is (package.version not in ("0.2.5", "0.2.14"))
+    assert {name: set(fusion.gates[name] or ()) for name in again} == again
+    assert {name for name, majors in again.items() if 12 not in majors} <= set(fusion.closed)
+    assert all(12 not in (fusion.gates[name] or (12,)) for name in fusion.closed)
+
+
+@pytest.fixture(scope="module")
+def caller(sglang: Package, workspace: Path, sshd: Sshd) -> tuple[Framework, Venv]:
+    """What an audit says of this release of sglang beside FlashInfer 0.6.2."""
+    folder = workspace / f"sglang-{sglang.version}"
+    folder.mkdir()
+    beside = next(package for package in packages() if package.version == BESIDE)
+    shop = Workshop(
+        folder, {BESIDE: unpacked(beside, folder / "unpacked"), "sglang": unpacked(sglang, folder / "sglang")}
+    )
+    built, made = shop.stock("stock", BESIDE)
+    wheels.install(shop.unpacked["sglang"], made.site, made.bin)
+    venv, _ = audited(built, sshd, folder)
     assert venv.fusion is not None
-    admitted = Version(package.version) >= ADMITTED_SINCE
-    assert venv.fusion.gate == ((9, 10, 12) if admitted else (9, 10))
-    assert venv.fusion.guards == (0 if admitted else 13)
-    assert venv.fusion.verdict == ("supported" if admitted else "refused")
+    (found,) = venv.fusion.callers
+    return found, venv
+
+
+def test_the_gates_of_sglang(caller: tuple[Framework, Venv], sglang: Package) -> None:
+    found, venv = caller
+    row = TABLE["sglang"][sglang.version]
+    assert (found.name, found.version, found.modified, found.verified) == ("sglang", sglang.version, (), True)
+    assert found.pins["flashinfer-python"] == row["pin"]
+    seen = {gate.function: gate.majors for gate in found.gates if gate.kind != "auto-enable"}
+    for function, majors in row["calls"].items():
+        assert seen[function] == (EVERY if majors == "every" else tuple(majors)), function
+    assert [gate.error for gate in found.gates if gate.error] == []
+    assert found.admits == (EVERY if row["admits"] == "every" else tuple(row["admits"]))
+    assert found.auto_enables == tuple(row["auto"])
+    assert found.pcie_ipc is row.get("pcie_ipc", False)
+    assert venv.fusion is not None
+    assert venv.fusion.effective == row["effective"]

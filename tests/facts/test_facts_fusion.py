@@ -10,6 +10,7 @@ import yaml
 
 from fleetcheck.facts import gates, guards, releases
 from fleetcheck.facts.fusion import fusion
+from fleetcheck.facts.records import Framework
 
 DATA = Path(__file__).parent / "data"
 GATES = yaml.safe_load((DATA / "gates.yaml").read_text())
@@ -77,13 +78,13 @@ def test_the_verdict(case: dict[str, Any]) -> None:
     if case["guards"] is not None:
         lines = [GUARD] * case["guards"] + [PLAIN] * 3
         files[guards.HEADER] = {"text": "".join(f"{n}\t{line}\n" for n, line in enumerate(lines, 400))}
-    frameworks = {"sglang": case["sglang"]} if "sglang" in case else {}
-    edited = case.get("edited", False)
-    found = fusion(files, case.get("version"), case["gpus"], frameworks, framework_edited=edited)
+    edited = ("srt/layers/layernorm.py",) if case.get("edited") else ()
+    callers = [Framework(name="sglang", version=case["sglang"], modified=edited)] if "sglang" in case else []
+    found = fusion(files, case.get("version"), case["gpus"], callers)
     assert found.verdict == case["verdict"]
     assert found.effective == case.get("effective", "unknown")
     assert found.guards == case["guards"]
-    assert found.frameworks == frameworks
+    assert found.frameworks == {caller.name: caller.version for caller in callers}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from fleetcheck.facts import nvidia_smi, products
-from fleetcheck.facts.gpus import read_driver, read_pci
 from fleetcheck.facts.host import host_facts
+from fleetcheck.facts.pci import read_driver, read_pci
 
 DATA = Path(__file__).parent / "data"
 CASES = yaml.safe_load((DATA / "smi.yaml").read_text())

@@ -65,8 +65,8 @@ def test_errors_are_lines_on_standard_error_and_exit_code_2(tmp_path: Path) -> N
     done = hosts("-i", str(path))
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
-    assert lines[0] == f"{path}:2: hosts.a.port: given 0; allowed: a whole number from 1 to 65535"
-    assert lines[1].startswith(f"{path}:3: hosts.b.prt: unknown key; did you mean port?")
+    assert lines[0] == f"{path}:2:13: hosts.a.port: given 0; allowed: a whole number from 1 to 65535"
+    assert lines[1].startswith(f"{path}:3:7: hosts.b.prt: unknown key; did you mean port?")
     assert len(lines) == 2
 
 

@@ -26,7 +26,7 @@ def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     path = tmp_path / "bomb.yaml"
     path.write_text("\n".join(lines))
-    assert errors_of(path) == [f"{path}:5: more than 500000 values, aliases included"]
+    assert errors_of(path) == [f"{path}:5:5: more than 500000 values, aliases included"]
 
 
 def test_ten_megabytes_of_noise(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_folders(tmp_path: Path) -> None:
     a, b, c, d = (tmp_path / name for name in ("a.yaml", "b.yml", "c.yaml", "d.yaml"))
     assert errors_of(tmp_path) == [
         f"{c}: cannot be read: No such file or directory",
-        f"{b}:1: defaults: given twice (first in {a}:1)",
-        f"{b}:2: hosts.gpu01: gpu01 is defined twice (first in {a}:2)",
-        f"{b}:4: groups.g: the group is defined twice (first in {a}:3)",
-        f"{d}:1: a list at the top; an inventory is a mapping of defaults, groups, hosts, waivers, maintenance",
+        f"{b}:1:1: defaults: given twice (first in {a}:1)",
+        f"{b}:2:9: hosts.gpu01: gpu01 is defined twice (first in {a}:2)",
+        f"{b}:4:3: groups.g: the group is defined twice (first in {a}:3)",
+        f"{d}:1:1: a list at the top; an inventory is a mapping of defaults, groups, hosts, waivers, maintenance",
     ]
 
 

@@ -187,7 +187,7 @@ def test_a_folder_is_one_inventory(tmp_path: Path) -> None:
 def test_standard_input() -> None:
     inventory = load("-", stdin=io.StringIO("hosts: {a: }"))
     assert (inventory.source, inventory.targets) == ("<stdin>", (Target(name="a"),))
-    with pytest.raises(InputError, match=r"^<stdin>:2: not YAML: "):
+    with pytest.raises(InputError, match=r"^<stdin>:2:1: not YAML: "):
         load("-", stdin=io.TextIOWrapper(io.BytesIO(b"a: 1\n\t- b\n")))
 
 

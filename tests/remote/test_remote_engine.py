@@ -128,9 +128,12 @@ def test_failures_behind_authentication_are_final(tmp_path: Path) -> None:
 def test_silent_host_gets_a_second_chance_at_the_end(sshd: Sshd) -> None:
     with faults.syn_dropped() as port:
         limits = replace(AMPLE, connect=0.5)
-        evidence = run([sshd.target("dropped", port=port)], settings(limits=limits))["dropped"]
+        targets = [sshd.target("dropped", port=port), sshd.target("good", venvs=())]
+        evidence = run(targets, settings(limits=limits))["dropped"]
+        alone = run(targets[:1], settings(limits=limits))["dropped"]
     assert (evidence.outcome, evidence.stage, evidence.attempts) == ("timeout", "connect", 2)
     assert evidence.seconds >= 2 * limits.connect
+    assert (alone.outcome, alone.stage, alone.attempts) == ("timeout", "connect", 1), "nothing to wait for"
 
 
 def test_run_limit_accounts_for_hosts_that_never_began(sshd: Sshd) -> None:

@@ -85,7 +85,7 @@ def test_one_gateway_connection_for_all(sshd: Sshd, bastion: Sshd, tmp_path: Pat
     before = bastion.log.read_text().count("Accepted publickey")
     targets = [behind(sshd, "bastion", f"inner{number}") for number in range(8)]
     assert reach.gateway(targets[0]) == "bastion"
-    found = dict(engine.run(targets, reach, settings=used))
+    found = {target.name: evidence for target, evidence in engine.run(targets, reach, settings=used)}
     assert [evidence.outcome for evidence in found.values()] == ["checked"] * 8, found
     assert bastion.log.read_text().count("Accepted publickey") == before + 1
     assert sshd.wait_idle()
@@ -241,3 +241,27 @@ def test_proxy_command_that_hangs_is_killed(sshd: Sshd, tmp_path: Path) -> None:
     assert verdict(look(behind(sshd, None), config, replace(AMPLE, banner=2))) == ("timeout", "banner", None)
     pid = int(mark.read_text())
     assert wait_until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_proxy_command_of_the_inventory(sshd: Sshd, bastion: Sshd, tmp_path: Path) -> None:
+    config = ssh_config(tmp_path / "config", sshd, {"bastion": bastion.port}, bastion.known_hosts.read_text())
+    command = f"ssh -F {config} -o BatchMode=yes -W %h:%p bastion"
+    evidence = look(behind(sshd, None, proxy_command=command), config)
+    assert evidence.outcome == "checked", evidence.message
+    assert bastion.wait_idle()
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_advice_behind_a_proxy_command_is_not_to_scan(
+    known: bool, sshd: Sshd, bastion: Sshd, tmp_path: Path
+) -> None:
+    config = ssh_config(tmp_path / "config", sshd, {"bastion": bastion.port}, bastion.known_hosts.read_text())
+    other = (tmp_path / "known").resolve()
+    changed = f"[127.0.0.1]:{sshd.port} " + " ".join(Path(f"{bastion.host_key}.pub").read_text().split()[:2])
+    other.write_text(f"{changed}\n" if known else "")
+    command = f"ssh -F {config} -o BatchMode=yes -W %h:%p bastion"
+    evidence = look(behind(sshd, None, proxy_command=command, known_hosts=str(other)), config)
+    assert evidence.outcome == ("host-key-changed" if known else "host-key-unknown")
+    message = evidence.message or ""
+    assert "ssh-keyscan" not in message and "the gateway" not in message and "--accept-new" in message
+    assert (f"ssh-keygen -R '[127.0.0.1]:{sshd.port}' -f {other}" in message) == known

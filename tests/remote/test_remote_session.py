@@ -178,6 +178,30 @@ def test_certificate(tmp_path: Path) -> None:
         assert look(sshd.target("host", identity_file=str(key))).detail == "refused"
 
 
+def test_certificate_of_the_config_for_the_key_of_the_inventory(tmp_path: Path) -> None:
+    authority, key = make_key(tmp_path / "authority"), make_key(tmp_path / "key")
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    command = ["ssh-keygen", "-q", "-s", str(authority), "-I", "test", "-n", user, f"{key}.pub"]
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    certificate = tmp_path / "elsewhere.pub"
+    Path(f"{key}-cert.pub").rename(certificate)
+    file = config(tmp_path / "config", f"CertificateFile {certificate}")
+    tmp_path.chmod(0o755)
+    with Sshd(options=[f"TrustedUserCAKeys {authority}.pub"]) as sshd:
+        assert checked(look(sshd.target("host", identity_file=str(key)), file))
+        # A certificate of another key is not offered with this one.
+        assert checked(look(sshd.target("host"), file))
+
+
+def test_broken_lines_of_known_hosts_are_noted_once(sshd: Sshd, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text("gpu7 ssh-ed25519 AAAA\n" + sshd.known_hosts.read_text())
+    target = sshd.target("host", known_hosts=str(known), venvs=())
+    with Reach(Settings(ssh_config="none")) as reach:
+        notes = [reach.look(target).notes for _ in range(2)]
+    assert notes == [(f"{known}:1: skipped: the key is not a whole ssh-ed25519 key",), ()]
+
+
 @pytest.fixture
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The socket of a real ssh-agent."""

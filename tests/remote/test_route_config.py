@@ -275,3 +275,44 @@ def test_a_token_without_a_value_is_one_sentence(tmp_path: Path) -> None:
 def test_a_user_in_the_name_is_left_to_ssh(tmp_path: Path) -> None:
     route = resolver(write(tmp_path, "Host *\n HostName %h.lab\n")).route(Target(name="op@gpu1"))
     assert (route.name, route.host, route.user) == ("op@gpu1", "gpu1.lab", "op")
+
+
+def test_config_of_the_inventory_for_one_host(tmp_path: Path) -> None:
+    run, own = tmp_path / "run", tmp_path / "own"
+    run.write_text("User run\nProxyJump from-run\n")
+    own.write_text("User own\nHost gpu1\n  ProxyJump hop\nMatch host hop\n  Port 2200\n")
+    found = resolver(run)
+    assert found.route(Target(name="gpu1")).user == "run"
+    target = Target(name="gpu1", ssh_config=str(own))
+    route = found.route(target)
+    assert route.user == "own"
+    assert [(hop.name, hop.port, hop.user) for hop in found.gateways(route, target.ssh_config)] == [
+        ("hop", 2200, "own")
+    ]
+    assert found.route(Target(name="gpu1", ssh_config="none")).proxy_jump == ()
+
+
+def test_config_of_the_inventory_that_is_missing(tmp_path: Path) -> None:
+    found = resolver("none")
+    with pytest.raises(RouteError, match="gpu1"):
+        found.route(Target(name="gpu1", ssh_config=str(tmp_path / "absent")))
+    assert found.route(Target(name="gpu2")).host == "gpu2"
+
+
+def test_proxy_command_of_the_inventory(tmp_path: Path) -> None:
+    found = resolver(write(tmp_path, "ProxyJump bastion\nPort 2222\n"))
+    route = found.route(Target(name="gpu1", user="root", proxy_command="nc -x %r@%h %p 100%%"))
+    assert (route.proxy_command, route.proxy_jump) == ("nc -x root@gpu1 2222 100%", ())
+    none = found.route(Target(name="gpu1", proxy_command="none"))
+    assert (none.proxy_command, none.proxy_jump) == (None, ())
+    with pytest.raises(RouteError, match="unknown token %q"):
+        found.route(Target(name="gpu1", proxy_command="nc %q"))
+
+
+def test_certificate_of_the_config_beside_the_key_of_the_inventory(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key", tmp_path / "elsewhere.pub"
+    key.touch()
+    certificate.touch()
+    found = resolver(write(tmp_path, f"IdentityFile {tmp_path}/other\nCertificateFile {certificate}\n"))
+    route = found.route(Target(name="gpu1", identity_file=str(key)))
+    assert (route.identity_files, route.certificate_files) == ((str(key),), (str(certificate),))

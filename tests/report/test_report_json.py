@@ -137,3 +137,15 @@ def test_the_promised_names_are_there(validator: jsonschema.Draft202012Validator
         "rule", "severity", "host", "venv", "gpu", "message", "expected", "seen", "basis", "remedy", "reference",
         "cause", "waived",
     }  # fmt: skip
+
+
+def test_the_text_is_what_the_encoder_writes() -> None:
+    for run in (runs.every_kind(), runs.run()):
+        assert document.render(run) == json.dumps(run.to_json(), indent=2) + "\n"
+
+
+def test_half_a_surrogate_becomes_the_text_of_its_escape() -> None:
+    odd = runs.finding("a", message="\udcff 😀 \\udcff", seen={"\ud800": ["\udfff"]})
+    written = json.loads(document.render(runs.run(runs.host("a"), findings=(odd,))))
+    assert written["findings"][0]["message"] == "\\udcff 😀 \\udcff"
+    assert written["findings"][0]["seen"] == {"\\ud800": ["\\udfff"]}

@@ -11,7 +11,7 @@ import pytest
 from fleetcheck.cli.main import run
 from fleetcheck.rules import catalog
 from fleetcheck.rules.catalog import FAMILIES, RULES
-from fleetcheck.rules.examples import EXAMPLES, example
+from fleetcheck.rules.examples import EXAMPLES, RUNS, example
 from fleetcheck.rules.finding import SEVERITIES
 from fleetcheck.rules.pages import render, section
 from fleetcheck.rules.policy import WORDS
@@ -22,7 +22,8 @@ PROMISED = (
     "venv-unreadable", "venv-broken", "venv-none", "activate-mismatch", "flashinfer-missing", "flashinfer-remnant",
     "package-modified", "fusion-refused", "fusion-unsafe-patch", "fusion-patched", "fusion-gate-unreadable",
     "compute-capability", "gpu-count", "gpu-missing", "gpu-fault", "gpu-name", "driver-version", "driver-mismatch",
-    "driver-unloaded", "smi-missing", "smi-hung", "expectation-unmet", "expectation-unchecked",
+    "driver-unloaded", "smi-missing", "smi-hung", "expectation-unmet", "expectation-unchecked", "waiver-expired",
+    "waiver-unused", "fleet-outlier", "fleet-suspicious",
 )  # fmt: skip
 
 
@@ -38,7 +39,9 @@ def test_every_rule_that_is_written_is_in_the_catalogue() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.FunctionDef)
         for decorator in node.decorator_list
-        if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "rule"
+        if isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Name)
+        and decorator.func.id in ("rule", "fleet_rule")
         if isinstance(decorator.args[0], ast.Constant)
     ]
     assert sorted(written) == list(RULES)
@@ -81,7 +84,7 @@ def test_its_example_fires(slug: str) -> None:
     assert first.rule == slug
     assert first.cause is None
     assert all(other.cause == slug or other.severity == "info" for other in others), others
-    assert set(EXAMPLES) == set(RULES)
+    assert {*EXAMPLES, *RUNS} == set(RULES)
 
 
 def test_the_page_is_the_catalogue() -> None:

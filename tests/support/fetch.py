@@ -1,5 +1,6 @@
 """Fetch the published packages that the tests unpack: pinned, verified, kept outside the repository.
 
+Wheels and, of releases that have no other, source archives; sglang's wheels are built for one Python and system.
 In: ``packages.json`` beside this file, a list of ``{name, version, filename, sha256, size, set}``.
 Out: the files in ``$FLEETCHECK_CACHE``, else in ``fleetcheck/packages`` of the user's cache folder.
 Nothing is installed and nothing of a package runs. ``pip`` downloads, by the user's own pip configuration.
@@ -72,16 +73,26 @@ def fetch(package: Package, folder: Path) -> None:
         work = Path(name)
         wanted = work / "wanted.txt"
         wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
-        command = [
-            sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps",
-            "--only-binary", ":all:", "--require-hashes", "--requirement", str(wanted), "--dest", str(work),
-        ]  # fmt: skip
-        done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
+        if package.filename.endswith(".whl"):
+            what = ["-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
+            what += ["--only-binary", ":all:", *_tags(package.filename), "--require-hashes"]
+            what += ["--requirement", str(wanted), "--dest", str(work)]
+        else:
+            what = [str(Path(__file__).with_name("sdist.py")), package.name, package.filename, str(work)]
+        done = subprocess.run([sys.executable, *what], check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
-            raise FetchError(f"{package.filename}: pip download ended with status {done.returncode}")
+            raise FetchError(f"{package.filename}: pip ended with status {done.returncode}")
         if not is_here(package, work):
             raise FetchError(f"{package.filename}: pip brought another file than the pinned one")
         (work / package.filename).replace(folder / package.filename)
+
+
+def _tags(filename: str) -> list[str]:
+    """Return the options by which any Python fetches a wheel that is built for one Python and system."""
+    python, abi, platform = filename.removesuffix(".whl").split("-")[-3:]
+    if (abi, platform) == ("none", "any"):
+        return []
+    return ["--python-version", python[2:], "--implementation", python[:2], "--abi", abi, "--platform", platform]
 
 
 def fetch_all(wanted: Iterable[Package], folder: Path) -> int:

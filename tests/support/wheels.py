@@ -1,7 +1,8 @@
 """Real packages for the tests: a fetched wheel, unpacked once and installed by hard links.
 
-In: the wheels that ``make fetch`` brought. Out: ``site-packages`` folders as pip leaves them, with the files that
-pip adds (``INSTALLER``, ``REQUESTED``, the console script) and their rows in RECORD. Nothing of a package runs.
+In: the wheels and source archives that ``make fetch`` brought. Out: ``site-packages`` folders as pip leaves them,
+with the files that pip adds (``INSTALLER``, ``REQUESTED``, the console script) and their rows in RECORD. Nothing of
+a package runs.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import base64
 import csv
 import hashlib
 import os
+import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -35,14 +37,28 @@ def available(name: str) -> Iterator[Package]:
             yield package
 
 
-def unpack(wheel: Path, folder: Path) -> Path:
+def decides(name: str) -> bool:
+    """Return whether a file of a wheel is one that an audit looks at.
+
+    All others stay in the wheel where a test asks for these alone: the newest release is 855 MB of 18,000 files.
+    """
+    parts = ("flashinfer/data/csrc/", "flashinfer/data/include/flashinfer/comm/")
+    return (name.endswith(".py") and not name.startswith("flashinfer/data/")) or name.startswith(parts)
+
+
+def unpack(wheel: Path, folder: Path, only: Callable[[str], bool] | None = None) -> Path:
     """Unpack ``wheel`` into ``folder`` as ``pip install`` would and return ``folder``.
 
-    The console scripts land in ``folder/.scripts``, because a site-packages folder does not hold them;
-    :func:`install` puts them where RECORD says.
+    With ``only`` just the files of which it says so, and the metadata, whose RECORD lists all the others too.
+    A source archive is laid out as its own build does it. The console scripts land in ``folder/.scripts``, because
+    a site-packages folder does not hold them; :func:`install` puts them where RECORD says.
     """
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
+    if wheel.name.endswith(".tar.gz"):
+        _build(wheel, folder, only)
+    else:
+        with zipfile.ZipFile(wheel) as archive:
+            names = archive.namelist()
+            archive.extractall(folder, [n for n in names if only is None or only(n) or ".dist-info/" in n])
     (info,) = folder.glob("*.dist-info")
     rows = [(f"{info.name}/INSTALLER", b"pip\n"), (f"{info.name}/REQUESTED", b"")]
     for path, content in rows:
@@ -57,6 +73,43 @@ def unpack(wheel: Path, folder: Path) -> Path:
             (path, record_hash(content), len(content)) for path, content in rows
         )
     return folder
+
+
+# The mapping of ``[tool.setuptools.package-dir]`` of the releases that came as source archives alone.
+LAYOUT = {
+    "flashinfer/": "flashinfer/",
+    "csrc/": "flashinfer/data/csrc/",
+    "include/": "flashinfer/data/include/",
+    "tvm_binding/": "flashinfer/data/tvm_binding/",
+    "3rdparty/cutlass/include/": "flashinfer/data/cutlass/include/",
+    "3rdparty/cutlass/tools/": "flashinfer/data/cutlass/tools/",
+    "3rdparty/spdlog/include/": "flashinfer/data/spdlog/include/",
+}
+
+
+def _build(archive: Path, folder: Path, only: Callable[[str], bool] | None) -> None:
+    """Lay the files of a source archive out as its wheel would, with the RECORD that it would have."""
+    rows = []
+    with tarfile.open(archive) as source:
+        for member in source:
+            name = member.name.partition("/")[2]
+            start = next((start for start in LAYOUT if name.startswith(start)), None)
+            opened = source.extractfile(member) if member.isfile() else None
+            if opened is None or (start is None and name != "PKG-INFO"):
+                continue
+            content = opened.read()
+            if start is None:
+                version = archive.name.removesuffix(".tar.gz").partition("-")[2]
+                info = f"flashinfer_python-{version}.dist-info"
+                goal = f"{info}/METADATA"
+            else:
+                goal = LAYOUT[start] + name.removeprefix(start)
+            rows.append((goal, record_hash(content), len(content)))
+            if only is None or only(goal) or start is None:
+                (folder / goal).parent.mkdir(parents=True, exist_ok=True)
+                (folder / goal).write_bytes(content)
+    with (folder / info / "RECORD").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def _console_scripts(info: Path) -> Iterator[tuple[str, bytes]]:

@@ -80,7 +80,7 @@ class Talk:
 def look(root: Root, item: Dict[str, Any], source: bytes, limits: "Tuple[float, float]") -> str:
     """Return the part ``venv/N`` as JSON. ``limits``: seconds for the activation, and for the interpreter."""
     value: Dict[str, Any] = {
-        "path": root.show(root.at(item["path"])), "real": item["real"], "item": item["item"],
+        "index": item["index"], "path": root.show(root.at(item["path"])), "real": item["real"], "item": item["item"],
         "origin": item["origin"],
         "state": "ran", "error": item["error"], "rc": None, "stderr": "",
         "cfg": None, "activation": None,
@@ -158,6 +158,7 @@ def converse(talk: Talk, value: Dict[str, Any], limit: float) -> "Optional[Tuple
         value["error"] = one_line(lines[0].partition(":")[2].strip(' "}'))
         return None
     if len(lines) >= 3 and all(line.startswith("{") and line.endswith("}") for line in lines[:2]):
+        value["rc"] = None
         return lines[0], lines[1]
     value["state"] = "hung" if ended == "limit" else "broken"
     value["error"] = one_line(value["stderr"].strip().rpartition("\n")[2]) or "it said nothing"

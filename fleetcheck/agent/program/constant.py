@@ -51,7 +51,9 @@ def _value(node: Any, assigned: "Dict[str, Any]", file: str, depth: int) -> str:
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
         place = _value(node.value.value, assigned, file, depth + 1)
         # Up to Python 3.8 the parser wraps a subscript in ast.Index.
-        index = node.slice.value if type(node.slice).__name__ == "Index" else node.slice
+        index: Any = node.slice
+        if type(index).__name__ == "Index":
+            index = index.value
         for _ in range(int(ast.literal_eval(index)) + 1):
             place = os.path.dirname(place)
         return place

@@ -17,7 +17,9 @@ PACKAGES = {
     "vllm": ("vllm",),
     "tvm_ffi": ("apache-tvm-ffi",),
 }
+PROVIDERS = "flashinfer-jit-cache-"
 RECORD_LIMIT = 32 << 20
+METADATA_LIMIT = 256 << 10
 
 
 def normal(name: str) -> str:
@@ -37,7 +39,7 @@ def find_dists(folders: "Sequence[str]") -> "Dict[str, List[str]]":
         for name in names:
             if name.endswith((".dist-info", ".egg-info")):
                 dist = normal(name.rpartition(".")[0].split("-")[0])
-                if dist in wanted:
+                if dist in wanted or dist.startswith(PROVIDERS):
                     found.setdefault(dist, []).append(folder + "/" + name)
     return found
 
@@ -45,13 +47,17 @@ def find_dists(folders: "Sequence[str]") -> "Dict[str, List[str]]":
 def describe_dist(root: Root, folder: str) -> Dict[str, Any]:
     """Describe one distribution; its RECORD is counted where it is read, by :func:`read_record`."""
     name, _, version = os.path.basename(folder).rpartition(".")[0].partition("-")
+    ours = tuple(one for names in PACKAGES.values() for one in names)
+    requires: "List[str]" = []
     for file in ("METADATA", "PKG-INFO"):
-        for line in (short(folder + "/" + file, 8192) or "").splitlines():
+        for line in (short(folder + "/" + file, METADATA_LIMIT) or "").splitlines():
             key, _, text = line.partition(": ")
             if key == "Name":
                 name = text.strip()[:200]
             elif key == "Version":
                 version = text.strip()[:200]
+            elif key == "Requires-Dist" and normal(text[:20]).startswith(ours) and len(requires) < 50:
+                requires.append(text.strip()[:200])
             elif not line:
                 break
     direct = folder + "/direct_url.json"
@@ -69,6 +75,7 @@ def describe_dist(root: Root, folder: str) -> Dict[str, Any]:
         "direct_url": text_value(root, direct[len(root.prefix) :], 4096) if os.path.lexists(direct) else None,
         "record": state,
         "record_count": None,
+        "requires": requires,
     }
 
 

@@ -17,6 +17,7 @@ from fleetcheck.agent.program.activate import look
 from fleetcheck.agent.program.find import find_listed, find_running, find_usual, merge
 from fleetcheck.agent.program.hardware import gather_driver, gather_pci, gather_toolkits
 from fleetcheck.agent.program.jobs import ENDINGS, Job, kill_group, reap
+from fleetcheck.agent.program.kernel_log import gather_kernel_log
 from fleetcheck.agent.program.processes import LIFELINE, Lifeline, lifeline, write_all
 from fleetcheck.agent.program.smi import gather_smi
 from fleetcheck.agent.program.system import gather_system
@@ -87,7 +88,7 @@ class Agent:
         self.frame("agent", dumps(self.about()).encode())
         for name, gather in (
             ("system", gather_system), ("driver", gather_driver), ("pci", gather_pci),
-            ("toolkits", gather_toolkits),
+            ("toolkits", gather_toolkits), ("kernel", gather_kernel_log),
         ):  # fmt: skip
             self.job(name, lambda gather=gather: dumps(gather(self.root)).encode(), PART_LIMIT)  # type: ignore[misc]
         self.find()
@@ -223,8 +224,8 @@ def blind(item: Dict[str, Any], why: str) -> Dict[str, Any]:
     """Return the value of an environment whose look did not come back: out of time, or a failure of its own."""
     late = why == "limit"
     return {
-        "path": item["path"], "real": item["real"], "item": item["item"], "origin": item["origin"],
-        "state": "hung" if late else "broken", "error": "timeout" if late else why, "rc": None, "stderr": "",
+        "index": item["index"], "path": item["path"], "real": item["real"], "item": item["item"],
+        "origin": item["origin"], "state": "hung" if late else "broken", "error": "timeout" if late else why, "rc": None, "stderr": "",
         "cfg": None, "activation": None,
     }  # fmt: skip
 

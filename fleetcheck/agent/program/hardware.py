@@ -13,6 +13,7 @@ PCI_TEXTS = {
     "subsystem_device": "subsystem_device", "revision": "revision",
     "current_link_width": "current_link_width", "max_link_width": "max_link_width",
     "current_link_speed": "current_link_speed", "max_link_speed": "max_link_speed", "numa_node": "numa_node",
+    "port_max_link_width": "../max_link_width", "iommu_type": "iommu_group/type",
 }  # fmt: skip
 
 
@@ -52,8 +53,17 @@ def gather_driver(root: Root) -> Dict[str, Any]:
         "proc_version": text_value(root, "/proc/driver/nvidia/version"),
         "module_version": text_value(root, "/sys/module/nvidia/version"),
         "devices": devices[:256],
+        "container": container(root),
         "error": error,
     }
+
+
+def container(root: Root) -> "str | None":
+    """Return what kind of container this is, None where nothing says that it is one."""
+    for path, kind in (("/.dockerenv", "docker"), ("/run/.containerenv", "podman")):
+        if os.path.exists(root.at(path)):
+            return kind
+    return short(root.at("/run/systemd/container"))
 
 
 def gather_toolkits(root: Root) -> Dict[str, Any]:

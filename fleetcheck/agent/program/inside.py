@@ -7,7 +7,8 @@ import sys
 from typing import Any, Dict, List
 
 from fleetcheck.agent.program.constant import named_csrc
-from fleetcheck.agent.program.distributions import PACKAGES, Record, describe_dist, find_dists
+from fleetcheck.agent.program.distributions import PACKAGES, PROVIDERS, Record, describe_dist, find_dists
+from fleetcheck.agent.program.frameworks import FRAMEWORK_FILES, cubins, framework_files, prebuilt, shadows
 from fleetcheck.agent.program.sources import describe_csrc, describe_file, flashinfer_files
 from fleetcheck.agent.program.values import Root, allowed_env, dumps, problem, short
 
@@ -77,9 +78,19 @@ def _files(root: Root, name: str, place: str, folders: "List[str]", value: Dict[
         value["checked"] = int(value["files"][0]["record"] in ("match", "mismatch", "missing"))
     elif name == "flashinfer":
         record = Record(value["dists"], folders, place)
-        value["files"], value["checked"], errors = flashinfer_files(root, place, record)
+        value["gates"] = []
+        value["files"], value["checked"], errors = flashinfer_files(root, place, record, value["gates"])
         value["error"] = "; ".join(errors)[:300] or None
         value["csrc"] = [describe_csrc(root, place, folder, record) for folder in csrc_folders(place)]
+        value["prebuilt"] = prebuilt(root, place + "/data/aot")
+        value["shadows"] = shadows(root, os.environ, user_site(), name, place)
+    elif name in FRAMEWORK_FILES:
+        record = Record(value["dists"], folders, place)
+        value["files"], value["checked"] = framework_files(root, name, place, record)
+    elif name == "flashinfer_cubin":
+        value["cubins"] = cubins(place)
+    elif name == "flashinfer_jit_cache":
+        value["prebuilt"] = prebuilt(root, place + "/jit_cache")
 
 
 def csrc_folders(place: str) -> "List[str]":
@@ -97,6 +108,20 @@ def csrc_folders(place: str) -> "List[str]":
     return found
 
 
+def user_site() -> "str | None":
+    """Return the user's site-packages where an interpreter of here that is not isolated would have it.
+
+    It goes before the environment's own; a venv has it only with the system's packages.
+    """
+    if os.environ.get("PYTHONNOUSERSITE"):
+        return None
+    cfg = (short(sys.prefix + "/pyvenv.cfg", 4096) or "").lower().replace(" ", "")
+    if sys.prefix != sys.base_prefix and "include-system-site-packages=true" not in cfg:
+        return None
+    base = os.environ.get("PYTHONUSERBASE") or os.environ.get("HOME", "") + "/.local"
+    return "%s/lib/python%d.%d/site-packages" % ((base,) + sys.version_info[:2]) if base[:1] == "/" else None
+
+
 def tell(result: int) -> None:
     """Write the two lines of this environment: its variables, and what its interpreter sees."""
     root = Root(sys.argv[1])
@@ -104,6 +129,8 @@ def tell(result: int) -> None:
     dists = find_dists(sys.path)
     packages = {}
     for name, names in PACKAGES.items():
+        if name == "flashinfer_jit_cache":
+            names += tuple(sorted(one for one in dists if one.startswith(PROVIDERS)))
         packages[name] = package(root, name, [folder for one in names for folder in dists.get(one, [])])
     line = dumps({"interpreter": interpreter(root), "packages": packages}).encode() + b"\n"
     view = memoryview(line)

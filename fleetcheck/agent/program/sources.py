@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import binascii
 import os
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from fleetcheck.agent.program.cuts import gate_rows
 from fleetcheck.agent.program.distributions import Record
 from fleetcheck.agent.program.system import sha256_of
 from fleetcheck.agent.program.values import TEXT_LIMIT, Root, problem, read_bytes
@@ -23,6 +24,8 @@ HEADERS = (
     "data/include/flashinfer/comm/trtllm_allreduce.cuh",
     "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh",
 )
+# 0.3.1 keeps the gates of some modules outside jit/.
+GATED = ("gemm.py", "mla.py", "fp8_quantization.py", "fused_moe/core.py")
 OPTIONAL = (
     "comm.py",
     "_build_meta.py",
@@ -31,6 +34,7 @@ OPTIONAL = (
     "compilation_context.py",
     "version.py",
     *HEADERS,
+    *GATED,
 )
 WATCHED = ("jit/", "comm/", "data/include/flashinfer/comm/", "data/csrc/trtllm_")
 FILE_LIMIT = 16 << 20
@@ -60,8 +64,17 @@ def cut_lines(text: str, word: str) -> str:
     return "".join("%d\t%s\n" % (number, line.rstrip("\r")) for number, line in lines if word in line)
 
 
-def describe_file(root: Root, package: str, name: str, record: Record) -> Dict[str, Any]:
-    """Describe one file of a package: its hash, how it stands to RECORD, and the text where it is wanted."""
+def describe_file(
+    root: Root,
+    package: str,
+    name: str,
+    record: Record,
+    read: "Optional[Callable[[str, bytes], None]]" = None,
+) -> Dict[str, Any]:
+    """Describe one file of a package: its hash, how it stands to RECORD, and the text where it is wanted.
+
+    ``read`` is given the name and the content.
+    """
     path = package + "/" + name
     value: Dict[str, Any] = {
         "path": root.show(path), "name": name, "real": None, "size": None, "mtime": None, "ctime": None,
@@ -84,6 +97,8 @@ def describe_file(root: Root, package: str, name: str, record: Record) -> Dict[s
     value["sha256"] = sha256_of(data)
     if record.known:
         value["record"] = "unlisted" if listed is None else compare(value["sha256"], listed[0])
+    if read is not None:
+        read(name, data)
     if name in TEXTS or name in HEADERS:
         _add_text(value, name, data.decode("utf-8", "replace"))
     return value
@@ -133,9 +148,19 @@ def below(folder: str, most: int = MOST_BELOW) -> "Iterator[Tuple[str, os.stat_r
                     yield relative + entry.name, info
 
 
-def flashinfer_files(root: Root, package: str, record: Record) -> "Tuple[List[Dict[str, Any]], int, List[str]]":
-    """Return the files to tell of, how many were compared with RECORD, and lines about what could not be read."""
-    names = set(TEXTS) | set(HEADERS)
+def flashinfer_files(
+    root: Root, package: str, record: Record, gates: "List[Dict[str, Any]]"
+) -> "Tuple[List[Dict[str, Any]], int, List[str]]":
+    """Return the files to tell of, how many were compared with RECORD, and lines about what could not be read.
+
+    What they say of supported majors is added to ``gates``.
+    """
+
+    def read(name: str, data: bytes) -> None:
+        if name.endswith(".py") and len(gates) < MOST_FILES:
+            gates.extend(gate_rows(name, data.decode("utf-8", "replace")))
+
+    names = {*TEXTS, *HEADERS, *GATED}
     names.update(name for name in record.files if name.startswith(WATCHED) and "__pycache__" not in name)
     errors = []
     for folder in ("jit", "comm", "data/include/flashinfer/comm", "data/csrc"):
@@ -148,7 +173,7 @@ def flashinfer_files(root: Root, package: str, record: Record) -> "Tuple[List[Di
             errors.append(folder + ": " + problem(error))
     files, checked = [], 0
     for name in sorted(names)[:MOST_FILES]:
-        value = describe_file(root, package, name, record)
+        value = describe_file(root, package, name, record, read)
         checked += value["record"] in ("match", "mismatch", "missing")
         absent = value["error"] in ("ENOENT", "ENOTDIR") and value["record"] != "missing"
         if value["text"] is not None or (value["record"] != "match" and not (absent and name in OPTIONAL)):

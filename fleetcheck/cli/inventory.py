@@ -1,0 +1,107 @@
+"""The inventory as commands take it: options, warnings on standard error, and what only the rules can judge.
+
+Light: ``--help`` imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fleetcheck.cli.completion import complete_hosts
+from fleetcheck.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from fleetcheck.inventory.load import Loaded
+    from fleetcheck.inventory.model import Inventory, Target
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def inventory_options(command: _Command) -> _Command:
+    """Add ``-i`` and ``--inventory-exec``, which :func:`chosen` takes."""
+    options = (
+        click.option(
+            "-i", "--inventory", metavar="INV",
+            help="Inventory: a file or folder (native, Ansible's, an ssh config), - or names.",
+        ),
+        click.option(
+            "--inventory-exec", "execute", is_flag=True,
+            help="Run the inventory where it is an executable, or where a ClusterShell group is a command.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def hosts_argument(name: str = "hosts", metavar: str | None = None) -> Callable[[_Command], _Command]:
+    """Return the argument of host patterns, which the shell completes."""
+    return click.argument(name, metavar=metavar, nargs=-1, shell_complete=complete_hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An inventory, and what was selected of it."""
+
+    loaded: Loaded
+    targets: tuple[Target, ...]
+
+    @property
+    def inventory(self) -> Inventory:
+        """The whole inventory."""
+        return self.loaded.inventory
+
+
+def chosen(source: str | None, patterns: Sequence[str], *, execute: bool = False) -> Chosen:
+    """Load an inventory, say its warnings on standard error, and select.
+
+    Raises InputError, also for a waiver that names a rule that does not exist.
+    """
+    from fleetcheck.inventory.load import read
+    from fleetcheck.inventory.selection import select
+
+    loaded = read(source, execute=execute)
+    warn(loaded.warnings)
+    problems = unknown_rules(loaded)
+    targets = select(loaded.inventory, patterns)
+    if problems:
+        raise InputError(problems)
+    remember(source, loaded)
+    return Chosen(loaded, targets)
+
+
+def warn(warnings: Sequence[Problem]) -> None:
+    """Say warnings on standard error, one line each."""
+    from fleetcheck.report.text import clean  # they quote files of unknown origin
+
+    for warning in warnings:
+        with contextlib.suppress(OSError):  # standard error may be closed
+            click.echo(f"warning: {clean(str(warning), 2000)}", err=True)
+
+
+def unknown_rules(loaded: Loaded) -> list[Problem]:
+    """Return a problem for each waiver that names a rule that does not exist, with the nearest names."""
+    if not loaded.inventory.waivers:
+        return []
+    from fleetcheck.inventory.wording import meant, shown
+    from fleetcheck.rules.catalog import RULES
+
+    return [
+        loaded.problem(
+            "waivers", number, f"no rule is called {shown(waiver.rule)}{meant(waiver.rule, tuple(RULES))}"
+        )
+        for number, waiver in enumerate(loaded.inventory.waivers)
+        if waiver.rule not in RULES
+    ]
+
+
+def remember(source: str | None, loaded: Loaded) -> None:
+    """Keep the names of the inventory, so that the shell's completion need not load it."""
+    from fleetcheck.inventory.names import remember as keep
+
+    keep(source, loaded.inventory)

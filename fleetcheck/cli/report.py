@@ -1,0 +1,51 @@
+"""``fleetcheck report``: show runs that are over, again or several as one. No SSH, no Fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleetcheck.cli.options import Session, Show, show_options
+from fleetcheck.cli.output import Outputs, code, prepare
+
+if TYPE_CHECKING:
+    from fleetcheck.run import Run
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@show_options()
+@click.pass_obj
+def command(session: Session, /, runs: tuple[str, ...], **options: Any) -> int:
+    """Show runs again, without SSH; several as one.
+
+    RUN is a file that "--format json" or "--format jsonl" wrote, or - for standard input. A host that stands in
+    two of them must read the same in both, times and attempts apart. Nothing is judged again: for that, see
+    "fleetcheck replay". Exit codes are those of audit.
+    """
+    show = Show.take(options)
+    prepare(session)
+    run = merged(runs)
+    with Outputs(show) as outputs:
+        outputs.replay(run)
+        outputs.finish(run)
+        return code(run, show)
+
+
+def merged(paths: Sequence[str]) -> Run:
+    """Read run documents and return them as one. Raises InputError with every problem of every file."""
+    from fleetcheck.errors import InputError, Problem
+    from fleetcheck.report.documents import merge, read
+
+    named: list[tuple[str, Run]] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            named.append((path, read(path)))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return merge(named)

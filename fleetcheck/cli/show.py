@@ -1,0 +1,91 @@
+"""``fleetcheck show``: all that is known of one host, from a run that is over or by a look at it now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleetcheck.cli.options import Session, Show, colour_option, coloured, fail_on_option
+from fleetcheck.cli.output import emit, is_terminal, prepare, table_width
+from fleetcheck.cli.reaching import reach_options, settings
+from fleetcheck.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from fleetcheck.run import Run
+
+
+@click.command()
+@click.argument("host")
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@click.option("-i", "--inventory", metavar="INV", help="Look now: an inventory's file, folder, - or names.")
+@click.option(
+    "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True,
+    help="What to print. json is a run of this one host.",
+)  # fmt: skip
+@colour_option("Colour the text.")
+@fail_on_option("error", " For a look now.")
+@reach_options
+@click.pass_obj
+def command(
+    session: Session, /, host: str, runs: tuple[str, ...], inventory: str | None, form: str, **options: Any
+) -> int:
+    """Show all that is known of one host, and what was not examined.
+
+    With RUN, a file that "--format json" or "--format jsonl" wrote (- is standard input), nothing is contacted.
+    Without, the host is looked at now. Exit codes are those of audit, for this host alone.
+    """
+    import sys
+
+    from fleetcheck.run import exit_code
+
+    if runs and inventory is not None:
+        raise click.UsageError("RUN and --inventory are two sources; give one.")
+    prepare(session)
+    run = recorded(host, runs) if runs else looked_at(session, host, inventory, options)
+    if form == "json":
+        from fleetcheck.report import json
+
+        emit(json.render(run))
+    else:
+        from fleetcheck.report import host as page
+
+        emit(page.render(run, width=table_width(), colour=coloured(options["colour"], is_terminal(sys.stdout))))
+    return exit_code(run)
+
+
+def recorded(host: str, paths: Sequence[str]) -> Run:
+    """Return the run of this one host from files. Raises InputError where it is in none of them."""
+    from fleetcheck.cli.report import merged
+    from fleetcheck.report.documents import narrowed
+
+    run = merged(paths)
+    try:
+        return narrowed(run, host)
+    except KeyError:
+        raise _absent(host, [item.name for item in run.hosts]) from None
+
+
+def _absent(host: str, names: Sequence[str]) -> InputError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(host, names, n=3, cutoff=0.5)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    return InputError([Problem("HOST", None, f"the run has no host {host!r}{hint}")])
+
+
+def looked_at(session: Session, host: str, inventory: str | None, options: dict[str, Any]) -> Run:
+    """Look at one host of an inventory now. Raises InputError where the name selects none or several."""
+    from fleetcheck.cli.audit import watched
+    from fleetcheck.inventory.load import load
+    from fleetcheck.inventory.selection import select
+    from fleetcheck.judge import Policy
+
+    loaded = load(inventory)
+    targets = select(loaded, [host])
+    if len(targets) != 1:
+        raise InputError([Problem("HOST", None, f"{host!r} selects {len(targets)} hosts; show is for one")])
+    policy = Policy.of(loaded, options["fail_on"])
+    silent = Show("table", (), wide=False, quiet=True, colour="never")
+    return watched(session, silent, targets, source=loaded.source, policy=policy, settings=settings(options))

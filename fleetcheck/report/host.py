@@ -1,0 +1,206 @@
+"""One host for a reader: a sentence, the findings, everything that is known, and what was not examined.
+
+The facts are walked as the records hold them, so that a fact that is new there is shown here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel
+from tabulate import tabulate
+
+from fleetcheck.facts.records import Venv
+from fleetcheck.report.findings import groups, lines, sentence, waived
+from fleetcheck.report.text import clean, paint, value
+from fleetcheck.rules.finding import Finding, rank
+from fleetcheck.run import HostResult, Run
+
+ITEMS = 200
+"""How many items of one list are shown."""
+_TEXT = 2000
+_DEEP = 20
+"""Columns of indent from which on what is nested is told on one line."""
+_OF_THE_LOOK = ("address", "groups", "outcome", "stage", "detail", "message", "verdict", "attempts", "seconds")
+_SECTIONS = {
+    "system": "System",
+    "gpus": "GPUs",
+    "toolkits": "CUDA toolkits",
+    "venvs": "Environments",
+    "caches": "Caches",
+    "processes": "Processes",
+}
+
+
+def render(run: Run, *, width: int, colour: bool) -> str:
+    """Return what is known of the hosts of a run, which is narrowed to those to show."""
+    told = [_host(host, run, width, colour) for host in run.hosts]
+    return "\n\n".join("\n".join(lines) for lines in told) + "\n"
+
+
+def _host(host: HostResult, run: Run, width: int, colour: bool) -> Sequence[str]:
+    findings = [finding for finding in run.findings if finding.host == host.name]
+    blocks = [[paint(line, "title", colour) for line in sentence(summary(host, findings), width, "")]]
+    blocks += [list(lines(group, width, wide=True, colour=colour)) for group in groups(findings)]
+    accepted = list(waived(findings, width))
+    blocks += [[paint("Waived", "title", colour), *accepted]] if accepted else []
+    look = {name: getattr(host, name) for name in _OF_THE_LOOK}
+    about = {"run": run.run.id, "started": run.run.started, "inventory": run.run.inventory}
+    blocks.append([paint("Look", "title", colour), *_pairs({**look, **about}, "  ")])
+    others = [name for name in type(host).model_fields if name not in (*_OF_THE_LOOK, *_SECTIONS, "name")]
+    for name in (*_SECTIONS, *others):
+        body = list(_section(getattr(host, name)))
+        if body:
+            blocks.append([paint(_SECTIONS.get(name, _label(name)), "title", colour), *body])
+    missing = list(unexamined(host))
+    if missing:
+        blocks.append([paint("Not examined", "title", colour), *(f"  {line}" for line in missing)])
+    return [line for number, block in enumerate(blocks) for line in ([""] if number else []) + block]
+
+
+def summary(host: HostResult, findings: Sequence[Finding]) -> str:
+    """Return one sentence: how the host stands, what it has, and what decides about its FlashInfer."""
+    if host.verdict not in ("ok", "findings"):
+        where = f" at the stage {host.stage}" if host.stage else ""
+        why = f": {clean(host.message, _TEXT)}" if host.message else ""
+        return f"{clean(host.name)} was not checked, {host.outcome}{where}{why}"
+    gpus = f"GPUs {host.gpus.state}"
+    if host.gpus.count is not None:
+        kinds = "/".join(clean(kind, 20) for kind in host.gpus.compute_capability[:8])
+        one = "1 GPU" if host.gpus.count == 1 else f"{host.gpus.count} GPUs"
+        gpus = f"{one}{f' of compute capability {kinds}' if kinds else ''}, {host.gpus.state}"
+    places = "; ".join(_place(venv) for venv in host.venvs[:4]) or "no Python environment is known"
+    more = f"; and {len(host.venvs) - 4} more environments" if len(host.venvs) > 4 else ""
+    return f"{clean(host.name)} {_standing(host, findings)}: {gpus}; {places}{more}."
+
+
+def _standing(host: HostResult, findings: Sequence[Finding]) -> str:
+    live = sorted((finding for finding in findings if not finding.waived), key=lambda item: -rank(item.severity))
+    if not live:
+        return "is ok" if host.verdict == "ok" else "has findings"
+    number = "one finding" if len(live) == 1 else f"{len(live)} findings, the worst"
+    told = f"{number} {clean(live[0].rule)} ({live[0].severity})"
+    return f"is ok with {told}" if host.verdict == "ok" else f"has {told}"
+
+
+def _place(venv: Venv) -> str:
+    flash = venv.flashinfer
+    path = clean(venv.path, 200)
+    if flash is None or flash.version is None:
+        return f"{path} is {venv.state}" if venv.state != "ok" else f"{path} has no FlashInfer that is known"
+    csrc = f"sources {flash.csrc_state}"
+    if flash.csrc_dir and flash.csrc_default and flash.csrc_dir != flash.csrc_default:
+        csrc = f"{csrc} at {clean(flash.csrc_dir, 300)}, not where the package keeps them"
+    fusion = f", allreduce fusion {venv.fusion.effective}" if venv.fusion else ""
+    return f"{path} has FlashInfer {clean(flash.version, 60)}, {csrc}{fusion}"
+
+
+def unexamined(host: HostResult) -> Iterator[str]:
+    """Yield what is not known of a host because nothing looked at it, or the look did not come so far."""
+    if host.verdict == "skipped":
+        yield "everything: the host was left alone"
+    elif host.outcome != "checked":
+        yield f"whatever comes after the stage {host.stage or 'that is not known'}, where the look ended"
+    yield from (_label(name).lower() for name in ("system", "caches", "processes") if getattr(host, name) is None)
+    for venv in host.venvs:
+        parts = [name for name in ("flashinfer", "fusion", "torch", "toolchain") if getattr(venv, name) is None]
+        if venv.activation_matches is None:
+            parts.append("activation")
+        if parts:
+            yield f"{clean(venv.path, 300)}: {', '.join(parts)}"
+    unknown = [name for name in type(host.gpus).model_fields if getattr(host.gpus, name) is None]
+    if unknown:
+        yield f"gpus: {', '.join(_label(name).lower() for name in unknown)}"
+
+
+def _section(thing: Any) -> Iterator[str]:
+    if isinstance(thing, BaseModel | Mapping):
+        yield from _pairs(_items(thing), "  ")
+    elif isinstance(thing, list | tuple):
+        yield from _list(thing, "  ")
+    elif thing is not None:
+        yield f"  {_scalar('', thing)}"
+
+
+def _items(thing: Any) -> dict[str, Any]:
+    if isinstance(thing, BaseModel):
+        return {name: getattr(thing, name) for name in type(thing).model_fields}
+    return {str(key): item for key, item in thing.items()}
+
+
+def _nested(thing: Any) -> bool:
+    if isinstance(thing, list | tuple):
+        return any(isinstance(item, BaseModel | Mapping | list | tuple) for item in thing)
+    return isinstance(thing, BaseModel | Mapping)
+
+
+def _empty(thing: Any) -> bool:
+    return thing is None or thing in ("", (), [], {})
+
+
+def _pairs(items: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """Yield what is known of a record: plain values first, then what holds more."""
+    known = {name: item for name, item in list(items.items())[:ITEMS] if not _empty(item)}
+    plain = [
+        (f"{indent}{_label(name).lower()}", _scalar(name, item))
+        for name, item in known.items()
+        if not _nested(item)
+    ]
+    room = max((len(label) for label, _ in plain), default=0)
+    yield from (f"{label:<{room}}  {text}" for label, text in plain)
+    for name, item in known.items():
+        if _nested(item):
+            yield f"{indent}{_label(name).lower()}"
+            if len(indent) > _DEEP:
+                yield f"{indent}  {value(item, _TEXT)}"
+            elif isinstance(item, list | tuple):
+                yield from _list(item, indent + "  ")
+            else:
+                yield from _pairs(_items(item), indent + "  ")
+    if len(items) > ITEMS:
+        yield f"{indent}and {len(items) - ITEMS} more"
+
+
+def _list(things: Sequence[Any], indent: str) -> Iterator[str]:
+    shown = [_items(thing) if isinstance(thing, BaseModel | Mapping) else thing for thing in things[:ITEMS]]
+    if shown and all(isinstance(item, dict) and not any(map(_nested, item.values())) for item in shown):
+        yield from _table(shown, indent)
+    else:
+        for item in shown:
+            if isinstance(item, dict):
+                lead = next(
+                    (str(item[name]) for name in ("path", "name", "pid") if not _empty(item.get(name))), "-"
+                )
+                yield f"{indent}{clean(lead, _TEXT)}"
+                yield from _pairs({name: part for name, part in item.items() if part != lead}, indent + "  ")
+            else:
+                yield f"{indent}{value(item, _TEXT)}"
+    if len(things) > ITEMS:
+        yield f"{indent}and {len(things) - ITEMS} more"
+
+
+def _table(rows: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
+    names = [
+        name
+        for name in dict.fromkeys(key for row in rows for key in row)
+        if not all(_empty(row.get(name)) for row in rows)
+    ]
+    body = [["-" if _empty(row.get(name)) else _scalar(name, row[name]) for name in names] for row in rows]
+    header = [_label(name).upper() for name in names]
+    text = tabulate([header, *body], tablefmt="plain", disable_numparse=True, stralign="left")
+    yield from (f"{indent}{line.rstrip()}" for line in text.splitlines())
+
+
+def _scalar(name: str, thing: Any) -> str:
+    if name.endswith(("_at", "_time")) and isinstance(thing, int | float) and 0 < thing < 1e11:
+        return datetime.fromtimestamp(thing, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    if isinstance(thing, bool):
+        return "yes" if thing else "no"
+    return value(thing, _TEXT)
+
+
+def _label(name: str) -> str:
+    label = clean(name, 100).replace("_", " ")
+    return label[:1].upper() + label[1:]

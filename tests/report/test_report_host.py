@@ -1,0 +1,118 @@
+"""One host: a sentence first, then everything that is known, and what was not examined."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support import runs
+
+from fleetcheck.facts.records import FileFact, FlashInfer, System, Toolkit, Venv
+from fleetcheck.report import host as page
+from fleetcheck.report.documents import narrowed
+from fleetcheck.run import HostResult
+
+RUN = runs.every_kind()
+
+
+def shown(name: str, width: int = 0) -> str:
+    return page.render(narrowed(RUN, name), width=width, colour=False)
+
+
+GPUS = "8 GPUs of compute capability 12.0, ok"
+WRONG = "/root/ml-env/lib/python3.11/site-packages/flashinfer/csrc, not where the package keeps them"
+WELL = "sources complete, allreduce fusion off"
+SENTENCES = {
+    "gpu02.lab": f"is ok with one finding fusion-refused (info): {GPUS}; "
+    f"/root/ml-env has FlashInfer 0.6.2, {WELL}.",
+    "gpu18.lab": f"has 2 findings, the worst csrc-missing (error): {GPUS}; /root/ml-env has FlashInfer 0.6.2, "
+    f"sources missing at {WRONG}, allreduce fusion off; /opt/other has FlashInfer 0.6.2, {WELL}.",
+    "gpu20.lab": "has one finding smi-hung (error): GPUs hung; no Python environment is known.",
+    "gpu21.lab": f"has one finding venv-missing (error): {GPUS}; /root/ml-env is missing.",
+    "bad-timeout": "was not checked, timeout at the stage connect: timeout: the reason",
+}
+
+
+@pytest.mark.parametrize(("name", "sentence"), SENTENCES.items())
+def test_the_sentence_comes_first(name: str, sentence: str) -> None:
+    assert shown(name).splitlines()[0] == f"{name} {sentence}"
+
+
+@pytest.mark.parametrize("name", [host.name for host in RUN.hosts])
+def test_findings_with_their_remedy_once(name: str) -> None:
+    text = shown(name)
+    for finding in RUN.findings:
+        if finding.host == name:
+            assert finding.rule in text
+            assert all(text.count(step) == 1 for step in finding.remedy)
+
+
+def test_everything_that_is_known_is_shown() -> None:
+    flash = FlashInfer(
+        version="9.9",
+        files=(FileFact(path="/f/env.py", size=77, modified_at=0.5e9),),
+        constants={"NAME": "/value"},
+    )
+    host = runs.host(
+        "a", system=System(hostname="alpha", boot_time=1e9), toolkits=(Toolkit(path="/cuda", nvcc="13.1"),),
+        caches=({"path": "/cache", "size": 5},), processes=({"pid": 4242, "argv": ["python", "serve"]},),
+        venvs=(Venv(path="/v", packages={"sglang": "0.5.5"}, flashinfer=flash, activation_matches=True),),
+    )  # fmt: skip
+    text = page.render(runs.run(host), width=0, colour=False)
+    for known in (
+        "alpha", "2001-09-09T01:46:40Z", "/cuda", "13.1", "/cache", "4242", "python, serve", "sglang", "0.5.5",
+        "9.9", "/f/env.py", "77", "1985-11-05T00:53:20Z", "name", "/value", "GPU-7", runs.NAME, "192.0.2.1", "rtx",
+    ):  # fmt: skip
+        assert known.lower() in text.lower(), known
+    assert "Not examined\n  /v: fusion, torch, toolchain\n  gpus: " in text
+
+
+def test_a_fact_that_is_new_is_shown() -> None:
+    class Newer(HostResult):
+        weather: tuple[dict[str, str], ...] = ({"sky": "overcast"},)
+
+    newer = Newer.model_validate(runs.host("a").model_dump())
+    run = runs.run(newer)
+    assert "Weather\n  SKY\n  overcast\n" in page.render(run, width=0, colour=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("gpu01.lab", "Not examined\n  system\n  caches\n  processes\n  /root/ml-env: toolchain, activation\n"),
+        (
+            "bad-timeout",
+            "Not examined\n  whatever comes after the stage connect, where the look ended\n  system\n",
+        ),
+        ("bad-skipped", "Not examined\n  everything: the host was left alone\n"),
+    ],
+)
+def test_what_was_not_examined(name: str, missing: str) -> None:
+    assert missing in shown(name)
+
+
+BAD = "\x1b[31m\x00\u202e\n<script>\udcff\x9b\r" + "A" * 1_000_000
+
+
+def test_a_hostile_host_harms_nothing() -> None:
+    flash = dict.fromkeys(("version", "csrc_dir"), BAD)
+    venvs = (runs.venv(BAD, **flash, constants={BAD: (BAD,)}), *[Venv(path=BAD, packages={BAD: BAD})] * 300)
+    deep: dict[str, object] = {}
+    for _ in range(900):
+        deep = {BAD[:100]: [deep]}
+    host = runs.host(
+        "a", "findings", message=BAD, detail=BAD, address=BAD, venvs=venvs, caches=(deep,),
+        processes=({BAD: BAD},) * 9,
+        gpus=runs.gpus(driver=BAD, names=(BAD,), compute_capability=(BAD,) * 20, diagnostics=(BAD,) * 900),
+    )  # fmt: skip
+    found = runs.finding("a", BAD, message=BAD, remedy=(BAD,), seen={BAD: BAD})
+    text = page.render(runs.run(host, findings=(found,)), width=80, colour=False)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert len(text) < 5_000_000
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    run = narrowed(RUN, "gpu18.lab")
+    coloured = page.render(run, width=80, colour=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == page.render(run, width=80, colour=False)
+    assert "\x1b[" in coloured
