@@ -1,11 +1,12 @@
 """CPU and peak memory of the agent against its budgets, under every Python of this machine.
 
-    python benchmarks/agent.py [FOLDER]
+    python benchmarks/agent.py [FOLDER…]
 
-FOLDER holds an unpacked FlashInfer wheel (``flashinfer/`` and its ``.dist-info``); without it, the newest one
-below ``$FLEETCHECK_CACHE``. The host part is measured as the whole tree of processes that the script starts,
-shell and interpreter start-up included, with no environment listed and no nvidia-smi; the venv part as what one
-environment adds to it. Peak memory is that of the agent's largest process, as its last part tells.
+FOLDER holds an unpacked FlashInfer wheel (``flashinfer/`` and its ``.dist-info``), further ones what goes beside
+it, such as sglang; without it, the newest one below ``$FLEETCHECK_CACHE``. The host part is measured as the whole
+tree of processes that the script starts, shell and interpreter start-up included, with no environment listed and no
+nvidia-smi; the venv part as what one environment adds to it. Peak memory is that of the agent's largest process, as
+its last part tells.
 """
 
 from __future__ import annotations
@@ -80,9 +81,10 @@ def environment(folder: Path, python: str, version: str, tree: Path) -> str:
     venv = folder / f"venv-{version}"
     subprocess.run([python, "-m", "venv", "--without-pip", str(venv)], check=True)
     site = venv / f"lib/python{version}/site-packages"
-    for entry in tree.iterdir():
-        if entry.name.startswith("flashinfer"):
-            (site / entry.name).symlink_to(entry)
+    for place in (tree, *map(Path, sys.argv[2:])):
+        for entry in place.resolve().iterdir():
+            if entry.name.startswith(("flashinfer", "sglang")):
+                (site / entry.name).symlink_to(entry)
     return str(venv)
 
 

@@ -68,10 +68,13 @@ def _host_lines(hosts: Sequence[HostResult]) -> Iterator[str]:
 def _venv_lines(hosts: Sequence[HostResult]) -> Iterator[str]:
     """Yield the environments that are listed or serve on every host, each with its expectations."""
     by_path: dict[str, dict[str, Venv]] = {}
+    idle: dict[str, None] = {}
     for host in hosts:
         for venv in host.venvs:
             if venv.origin != "usual":
                 by_path.setdefault(venv.path, {})[host.name] = venv
+            else:
+                idle[venv.path] = None
     for path, having in by_path.items():
         bare = sorted(name for name, venv in having.items() if venv.state != "ok" or venv.flashinfer is None)
         if len(having) < len(hosts):
@@ -82,6 +85,9 @@ def _venv_lines(hosts: Sequence[HostResult]) -> Iterator[str]:
             yield f"- path: {scalar(path)}"
             yield "  expect:"
             yield from (f"    {line}" for line in _expectations(having))
+    for path in idle:
+        if path not in by_path:
+            yield f"# {_comment(path)} is neither listed nor serving; list it to expect something of it"
     yield "- running  # and whatever serves from another environment"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fleetcheck.agent.evidence import Outcome, Stage
-from fleetcheck.facts.records import VOLATILE, Gpus, System, Toolkit, Venv
+from fleetcheck.facts.records import VOLATILE, Cache, Gpus, Process, System, Toolkit, Venv
 from fleetcheck.rules.finding import Finding
 
 SCHEMA: Literal["fleetcheck/run/1"] = "fleetcheck/run/1"
@@ -63,8 +63,8 @@ class HostResult(Record):
     gpus: Gpus
     toolkits: tuple[Toolkit, ...]
     venvs: tuple[Venv, ...]
-    caches: tuple[dict[str, Any], ...] | None
-    processes: tuple[dict[str, Any], ...] | None
+    caches: tuple[Cache, ...] | None
+    processes: tuple[Process, ...] | None
 
 
 class Run(Record):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 
 import pytest
+from support.fetch import cache_folder
 
 SHUT_OUT = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "FLEETCHECK_INVENTORY", "PYTHONPATH", "VIRTUAL_ENV")
 
@@ -19,6 +23,11 @@ def pytest_configure() -> None:
     """Take the developer's own out of the environment, before any fixture of any scope."""
     for name in SHUT_OUT:
         os.environ.pop(name, None)
+    # The packages that `make fetch` brought lie in the user's own cache folder.
+    os.environ["FLEETCHECK_CACHE"] = str(cache_folder())
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        os.environ[name] = tempfile.mkdtemp(prefix="fleetcheck-tests-")
+        atexit.register(shutil.rmtree, os.environ[name], ignore_errors=True)
 
 
 @pytest.hookimpl(trylast=True)

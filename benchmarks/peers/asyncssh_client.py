@@ -2,8 +2,8 @@
 
     python asyncssh_client.py HOSTS SCRIPT OUT KEY KNOWN_HOSTS PORT USER CONCURRENCY
 
-HOSTS holds a name and an address a line. As for the other clients, the script goes over stdin, which stays open until
-the answer has ended.
+HOSTS holds a name and an address a line. As for the other clients, the script goes over stdin, which stays open
+until the answer has ended.
 """
 
 from __future__ import annotations

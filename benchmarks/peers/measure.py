@@ -1,8 +1,8 @@
 """One program, measured as a whole: wall time, the CPU of all its processes, their peak memory.
 
-CPU is what the kernel accounts to the program and every child that was waited for (wait4). Peak memory is the sum of
-the proportional sets (PSS) of its processes, sampled. ``ru_maxrss`` would hold this process's own memory, from before
-the program's exec.
+CPU is what the kernel accounts to the program and every child that was waited for (wait4). Peak memory is the sum
+of the proportional sets (PSS) of its processes, sampled: ``ru_maxrss`` would hold this process's own memory, from
+before the program's exec.
 """
 
 from __future__ import annotations

@@ -17,8 +17,11 @@ from fleetcheck.agent.evidence import Request
 from fleetcheck.agent.prologue import SYSTEM_PYTHONS, prologue
 from fleetcheck.version import __version__
 
-HOST = ("values", "processes", "system", "hardware", "kernel_log", "smi", "find", "activate", "jobs", "gather")
-INSIDE = ("values", "system", "distributions", "cuts", "sources", "frameworks", "constant", "inside")
+HOST = (
+    "values", "processes", "system", "hardware", "kernel_log", "smi", "tools", "contain", "commands", "disk",
+    "serving", "caches", "find", "activate", "container", "jobs", "gather",
+)  # fmt: skip
+INSIDE = ("values", "system", "tools", "distributions", "cuts", "sources", "frameworks", "constant", "inside")
 TYPES_ONLY = ("__future__", "typing", "collections.abc")
 OLDEST = (3, 8)
 TOO_OLD = 97

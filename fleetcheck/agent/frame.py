@@ -14,7 +14,7 @@ from typing import Any
 
 from fleetcheck.errors import FleetcheckError
 
-NAME = re.compile(r"agent|system|driver|pci|toolkits|kernel|venvs|venv/\d{1,3}|smi|end")
+NAME = re.compile(r"agent|system|driver|pci|toolkits|kernel|processes|caches|venvs|venv/\d{1,3}|smi|end")
 HEADER = re.compile(rb" ([a-z]{1,16}(?:/\d{1,3})?) (\d{1,9}) ([0-9a-f]{8}|cksum:\d{1,10})\n")
 HEADER_BYTES = 64
 DEEPEST = 24
@@ -154,7 +154,7 @@ def _checks(payload: bytes, check: str) -> bool:
 
 
 def _numbered(name: str, value: dict[str, Any]) -> dict[str, Any]:
-    """Return the value where it is what its name says: a header has no check of its own, and one digit is soon lost."""
+    """Return the value where it is what its name says: the check is the payload's, and one digit is soon lost."""
     _, _, number = name.partition("/")
     if number and value.get("index", int(number)) != int(number):
         raise ValueError("the part of another environment")

@@ -252,10 +252,21 @@ fleetcheck_states() {
     fi
 }
 
+fleetcheck_find_stuck() {
+    fleetcheck_stuck=
+    for fleetcheck_process in "$fleetcheck_sysroot"/proc/[0-9]*; do
+        fleetcheck_stat=
+        { read -r fleetcheck_stat <"$fleetcheck_process/stat"; } 2>/dev/null
+        case $fleetcheck_stat in
+        *'(nvidia-smi) D '*) fleetcheck_stuck="$fleetcheck_stuck${fleetcheck_stuck:+, }${fleetcheck_process##*/}" ;;
+        esac
+    done
+}
+
 fleetcheck_smi() {
     fleetcheck_tool=
-    fleetcheck_folders="$PATH:/usr/bin:/usr/local/bin:/usr/lib/wsl/lib:/opt/bin:/run/nvidia/driver/usr/bin"
-    [ -z "$fleetcheck_sysroot" ] || fleetcheck_folders=/usr/bin
+    fleetcheck_folders=/usr/bin:/usr/local/bin:/usr/lib/wsl/lib:/opt/bin:/run/nvidia/driver/usr/bin
+    [ -n "$fleetcheck_sysroot" ] || fleetcheck_folders=$PATH:$fleetcheck_folders
     fleetcheck_searched=
     IFS=:
     set -f
@@ -268,14 +279,9 @@ fleetcheck_smi() {
     done
     unset IFS
     set +f
-    fleetcheck_stuck=
-    for fleetcheck_process in "$fleetcheck_sysroot"/proc/[0-9]*; do
-        fleetcheck_stat=
-        { read -r fleetcheck_stat <"$fleetcheck_process/stat"; } 2>/dev/null
-        case $fleetcheck_stat in
-        *'(nvidia-smi) D '*) fleetcheck_stuck="$fleetcheck_stuck${fleetcheck_stuck:+, }${fleetcheck_process##*/}" ;;
-        esac
-    done
+    # A busy one passes through state D: it counts where it is there again a second later.
+    fleetcheck_find_stuck
+    [ -z "$fleetcheck_stuck" ] || { sleep 1; fleetcheck_find_stuck; }
     fleetcheck_skipped=null
     fleetcheck_fields=index,uuid,pci.bus_id,name,memory.total,driver_version,compute_cap,serial,vbios_version,persistence_mode,ecc.mode.current,ecc.mode.pending,ecc.errors.uncorrected.volatile.total,retired_pages.pending,mig.mode.current,mig.mode.pending,pcie.link.width.current,pcie.link.width.max,pcie.link.gen.current,pcie.link.gen.max,pstate,utilization.gpu,temperature.gpu,power.limit,power.max_limit,clocks_throttle_reasons.active,remapped_rows.pending,remapped_rows.failure,gpu_recovery_action
     fleetcheck_query=null

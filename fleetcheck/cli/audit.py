@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleetcheck.cli.choice import check, choice_options, fold_option, folded, take
+from fleetcheck.cli.inventory import chosen, hosts_argument, inventory_options
+from fleetcheck.cli.memory import Conduct, Memory, memory_options
 from fleetcheck.cli.options import Output, Session, Show, fail_on_option, show_options
-from fleetcheck.cli.output import Outputs, Progress, code, prepare, watch
+from fleetcheck.cli.output import Outputs, Progress, prepare, watch
 from fleetcheck.cli.reaching import reach_options, settings
+from fleetcheck.cli.remember import Unwritten, audited
 from fleetcheck.errors import OutputError
 
 if TYPE_CHECKING:
@@ -20,23 +23,26 @@ if TYPE_CHECKING:
     from fleetcheck.judge import Policy
     from fleetcheck.recording import Writer
     from fleetcheck.remote.settings import Settings
-    from fleetcheck.run import Run
+    from fleetcheck.run import Run, RunInfo
 
 
 @click.command()
-@click.argument("hosts", nargs=-1)
-@click.option("-i", "--inventory", metavar="INV", help="Inventory: a file, a folder, - or names.")
+@hosts_argument()
+@inventory_options
 @show_options("evidence")
 @fail_on_option("error")
 @choice_options()
 @fold_option
+@memory_options
 @reach_options
 @click.pass_obj
 def command(
     session: Session,
     /,
+    *,
     hosts: tuple[str, ...],
     inventory: str | None,
+    execute: bool,
     fail_on: str,
     fold: bool,
     **options: Any,
@@ -45,41 +51,54 @@ def command(
 
     HOSTS are names, node sets (gpu[01-16].lab), groups or patterns, as in "fleetcheck hosts"; without any, all.
 
-    The audit changes nothing on a host. Exit codes: 0 all ok; 1 findings; 2 fleetcheck could not do its work;
-    3 some hosts not checked; 4 both 1 and 3; 130 interrupted. With --format nagios: 0 to 3, as a plugin.
+    The audit changes nothing on a host; its run goes into the history, see "fleetcheck history". Exit codes: 0 all
+    ok; 1 findings; 2 fleetcheck could not do its work; 3 some hosts not checked; 4 both 1 and 3; 75 another run of
+    --cron holds the lock; 130 interrupted. With --format nagios: 0 to 3, as a plugin.
     """  # fmt: skip
     show = Show.take(options)
     choice = take(options)
-    from fleetcheck.inventory.load import load
-    from fleetcheck.inventory.selection import select
+    conduct = Conduct.take(options)
     from fleetcheck.judge import Policy
 
-    loaded = load(inventory)
-    targets = select(loaded, hosts)
-    check(loaded.source, targets)
-    policy = Policy.of(loaded, fail_on, choice)  # type: ignore[arg-type]  # click checked the choice
-    run = watched(session, show, targets, source=loaded.source, policy=policy, settings=settings(options))
-    if fold:
+    taken = chosen(inventory, hosts, execute=execute, reached=True)
+    source = taken.inventory.source
+    check(source, taken.targets)
+    policy = Policy.of(taken.inventory, fail_on, choice)  # type: ignore[arg-type]  # click checked the choice
+    run, ended = audited(
+        session, show, taken.targets, source=source, policy=policy, settings=settings(options), conduct=conduct
+    )
+    if fold and run is not None and not conduct.cron and not conduct.changed:
         folded(run, show)
-    return code(run, show)
+    return ended
 
 
 def watched(
-    session: Session, show: Show, targets: Sequence[Target], *, source: str, policy: Policy, settings: Settings
-) -> Run:
-    """Audit the targets, show the run, write the files, and return the run."""
+    session: Session, show: Show, targets: Sequence[Target], *, source: str, policy: Policy, settings: Settings,
+    info: RunInfo | None = None, memory: Memory | None = None, progress: Progress | None = None,
+) -> Run:  # fmt: skip
+    """Audit the targets, store the run in ``memory``, show it, write the files, and return the run.
+
+    Raises :class:`fleetcheck.cli.remember.Unwritten` where a file or the report could not be written.
+    """
     from fleetcheck.audit import audit
     from fleetcheck.judge import new_run
 
     prepare(session)
-    info = new_run(source)
+    info = info or new_run(source)
     with Outputs(show) as outputs, Recorders(show.outputs) as recorders:
         recorders.begin(info, policy, targets)
+        if memory is not None:
+            memory.begin(info)
         events = audit(targets, policy=policy, settings=settings, info=info, on_evidence=recorders)
-        run = watch(events, Progress(session, show), outputs)
+        run = watch(events, progress or Progress(session, show), outputs)
+        if memory is not None:
+            memory.end(run)
         recorders.end(run)
         outputs.failures += recorders.failures
-        outputs.finish(run)
+        try:
+            outputs.finish(run)
+        except OutputError as error:
+            raise Unwritten(str(error), run) from None
         return run
 
 

@@ -45,11 +45,7 @@ def command(shell: str) -> None:
     emit(script.source_template % script.source_vars() + "\n")
 
 
-def complete_hosts(
-    ctx: click.Context,
-    param: click.Parameter,
-    incomplete: str,  # noqa: ARG001  click gives all three by name
-) -> list[CompletionItem]:
+def complete_hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the hosts and groups that go on from what is typed; the last of ``a,!b,&c`` is completed."""
     cut = max(incomplete.rfind(mark) for mark in ",!&") + 1
     head, last = incomplete[:cut], incomplete[cut:]
@@ -69,7 +65,7 @@ def complete_hosts(
     return words + (_items([f"{head}all"], help_="every host") if "all".startswith(last) else [])
 
 
-def complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+def complete_rules(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the rules that go on from what is typed."""
     from fleetcheck.rules.catalog import RULES
 
@@ -81,7 +77,7 @@ def complete_rules(ctx: click.Context, param: click.Parameter, incomplete: str) 
     ]
 
 
-def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
+def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return what names a run: a file."""
     return _items([incomplete], "file")
 

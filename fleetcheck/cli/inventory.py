@@ -57,10 +57,11 @@ class Chosen:
         return self.loaded.inventory
 
 
-def chosen(source: str | None, patterns: Sequence[str], *, execute: bool = False) -> Chosen:
+def chosen(source: str | None, patterns: Sequence[str], *, execute: bool = False, reached: bool = False) -> Chosen:
     """Load an inventory, say its warnings on standard error, and select.
 
-    Raises InputError, also for a waiver that names a rule that does not exist.
+    ``reached``: the hosts are to be looked at, so that those that cannot be are told before. Raises InputError,
+    also for a waiver that names a rule that does not exist.
     """
     from fleetcheck.inventory.load import read
     from fleetcheck.inventory.selection import select
@@ -71,6 +72,8 @@ def chosen(source: str | None, patterns: Sequence[str], *, execute: bool = False
     targets = select(loaded.inventory, patterns)
     if problems:
         raise InputError(problems)
+    if reached:
+        warn(out_of_reach(loaded.inventory.source, targets))
     remember(source, loaded)
     return Chosen(loaded, targets)
 
@@ -97,6 +100,20 @@ def unknown_rules(loaded: Loaded) -> list[Problem]:
         )
         for number, waiver in enumerate(loaded.inventory.waivers)
         if waiver.rule not in RULES
+    ]
+
+
+def out_of_reach(source: str, targets: Sequence[Target]) -> list[Problem]:
+    """Return a line for each kind of connection that no audit can make, with its hosts."""
+    from fleetcheck.inventory.nodes import fold
+
+    hosts: dict[str, list[str]] = {}
+    for target in targets:
+        if target.connection not in ("ssh", "local"):
+            hosts.setdefault(target.connection, []).append(target.name)
+    return [
+        Problem(source, None, f"{fold(names)}: the connection is {kind}; such a host cannot be audited")
+        for kind, names in hosts.items()
     ]
 
 

@@ -32,10 +32,13 @@ SUMMARIES = {
     "show": "Show all that is known of one host, and what was not examined.",
     "report": "Show runs again, without SSH; several as one.",
     "replay": "Judge recorded evidence again, without SSH.",
-    "baseline": "Write the expectations that good hosts meet, ready to paste.",
+    "history": "Show the runs that were stored, or how one host was found over time.",
+    "diff": "Show what changed between runs of the history.",
+    "baseline": "Write the expectations that good hosts meet, ready to paste into an inventory.",
     "compare": "Show what two hosts differ in.",
     "init": "Write a first inventory, with comments.",
     "demo": "Audit a fleet that lives on this machine.",
+    "completion": "Print the script that completes options, hosts, groups and rules.",
 }
 """Every command and its summary, so that ``--help`` imports none of them."""
 
@@ -140,7 +143,7 @@ def main() -> NoReturn:
 
 def _monitored(args: Sequence[str]) -> bool:
     # Read before the options are parsed: where that fails, Nagios must not be told CRITICAL.
-    pairs = zip(args, [*args[1:], ""], strict=True)
+    pairs = zip(args, [*args[1:], ""], strict=False)  # no arguments: nothing stands before the last
     return any(arg == "--format=nagios" or (arg, after) == ("--format", "nagios") for arg, after in pairs)
 
 

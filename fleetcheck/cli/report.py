@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleetcheck.cli.completion import complete_runs
 from fleetcheck.cli.options import Session, Show, show_options
 from fleetcheck.cli.output import Outputs, code, prepare
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_runs)
 @show_options()
 @click.pass_obj
 def command(session: Session, /, runs: tuple[str, ...], **options: Any) -> int:

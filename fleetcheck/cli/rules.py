@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleetcheck.cli.completion import complete_rules
+
 if TYPE_CHECKING:
     from fleetcheck.rules.rule import Rule
 
 
 @click.command(name="rules")
-@click.argument("rule", required=False)
+@click.argument("rule", required=False, shell_complete=complete_rules)
 @click.option(
     "--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True,
     help="How to show it.",

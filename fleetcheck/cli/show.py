@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleetcheck.cli.completion import complete_hosts, complete_runs
+from fleetcheck.cli.inventory import chosen, inventory_options
 from fleetcheck.cli.options import Session, Show, colour_option, coloured, fail_on_option
 from fleetcheck.cli.output import emit, is_terminal, prepare, table_width
 from fleetcheck.cli.reaching import reach_options, settings
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("host")
-@click.argument("runs", metavar="[RUN]...", nargs=-1)
-@click.option("-i", "--inventory", metavar="INV", help="Look now: an inventory's file, folder, - or names.")
+@click.argument("host", shell_complete=complete_hosts)
+@click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
+@inventory_options
 @click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True,
     help="What to print. json is a run of this one host.",
@@ -29,7 +31,15 @@ if TYPE_CHECKING:
 @reach_options
 @click.pass_obj
 def command(
-    session: Session, /, host: str, runs: tuple[str, ...], inventory: str | None, form: str, **options: Any
+    session: Session,
+    /,
+    *,
+    host: str,
+    runs: tuple[str, ...],
+    inventory: str | None,
+    execute: bool,
+    form: str,
+    **options: Any,
 ) -> int:
     """Show all that is known of one host, and what was not examined.
 
@@ -43,7 +53,7 @@ def command(
     if runs and inventory is not None:
         raise click.UsageError("RUN and --inventory are two sources; give one.")
     prepare(session)
-    run = recorded(host, runs) if runs else looked_at(session, host, inventory, options)
+    run = recorded(host, runs) if runs else looked_at(session, host, inventory, execute, options)
     if form == "json":
         from fleetcheck.report import json
 
@@ -75,17 +85,15 @@ def _absent(host: str, names: Sequence[str]) -> InputError:
     return InputError([Problem("HOST", None, f"the run has no host {host!r}{hint}")])
 
 
-def looked_at(session: Session, host: str, inventory: str | None, options: dict[str, Any]) -> Run:
+def looked_at(session: Session, host: str, inventory: str | None, execute: bool, options: dict[str, Any]) -> Run:
     """Look at one host of an inventory now. Raises InputError where the name selects none or several."""
     from fleetcheck.cli.audit import watched
-    from fleetcheck.inventory.load import load
-    from fleetcheck.inventory.selection import select
     from fleetcheck.judge import Policy
 
-    loaded = load(inventory)
-    targets = select(loaded, [host])
-    if len(targets) != 1:
-        raise InputError([Problem("HOST", None, f"{host!r} selects {len(targets)} hosts; show is for one")])
-    policy = Policy.of(loaded, options["fail_on"])
+    taken = chosen(inventory, [host], execute=execute, reached=True)
+    if len(taken.targets) != 1:
+        raise InputError([Problem("HOST", None, f"{host!r} selects {len(taken.targets)} hosts; show is for one")])
+    policy = Policy.of(taken.inventory, options["fail_on"])
     silent = Show("table", (), wide=False, quiet=True, colour="never")
-    return watched(session, silent, targets, source=loaded.source, policy=policy, settings=settings(options))
+    source = taken.inventory.source
+    return watched(session, silent, taken.targets, source=source, policy=policy, settings=settings(options))

@@ -53,22 +53,38 @@ def row(model: Model, number: int, driver: str = DRIVER) -> dict[str, str]:
         "ecc.mode.current": "Enabled",
         "ecc.mode.pending": "Enabled",
         "ecc.errors.uncorrected.volatile.total": "0",
+        "retired_pages.pending": "[N/A]",
         "pcie.link.gen.current": "1",
         "pcie.link.gen.max": "5",
         "pcie.link.width.current": "16",
         "pcie.link.width.max": "16",
+        "pstate": "P8",
+        "utilization.gpu": "0",
+        "temperature.gpu": "31",
         "power.limit": "600.00",
+        "power.max_limit": "600.00",
+        "clocks_throttle_reasons.active": "0x0000000000000001",
         "remapped_rows.pending": "No",
         "remapped_rows.failure": "No",
         "gpu_recovery_action": "None",
     }
 
 
+def matrix(numbers: Sequence[int], near: str, far: str, end: str = "") -> str:
+    """Return what ``topo`` prints of some GPUs: ``near`` within each four of them, ``far`` between."""
+    lines = ["\t" + "\t".join(f"GPU{number}" for number in numbers) + end]
+    for one in numbers:
+        cells = (" X " if one == other else near if one // 4 == other // 4 else far for other in numbers)
+        lines.append(f"GPU{one}\t" + "\t".join(cells))
+    return "\n".join(lines) + "\n"
+
+
 def answering(rows: Sequence[Mapping[str, str]], driver: str = DRIVER) -> str:
     """Return a script that answers ``--query-gpu`` for ``rows``, which all have the same fields.
 
-    An unknown field ends with status 2 and its name on stdout, ``noheader`` is obeyed, and ``--version`` tells
-    the versions. Without rows it finds no device.
+    An unknown field ends with status 2 and its name on stdout, ``noheader`` is obeyed, ``--version`` tells
+    the versions, ``topo`` two groups of four GPUs with peer access, and no process runs on them. Without rows it
+    finds no device.
     """
     if not rows:
         return failing(6, "No devices were found\n")
@@ -81,6 +97,8 @@ def answering(rows: Sequence[Mapping[str, str]], driver: str = DRIVER) -> str:
         cases="\n".join(cases),
         known="|".join(rows[0]),
         numbers=" ".join(str(number) for number in range(len(rows))),
+        topology=shlex.quote(matrix([int(row["index"]) for row in rows], "NODE", "SYS", "\tCPU Affinity")),
+        peers=shlex.quote(matrix([int(row["index"]) for row in rows], "OK", "OK")),
         driver=shlex.quote(driver),
         nvml=shlex.quote(".".join(driver.split(".")[:2])),
     )
@@ -109,6 +127,9 @@ for argument in "$@"; do
         printf 'NVIDIA-SMI version  : %s\\nNVML version        : %s\\n' {driver} {nvml}
         printf 'DRIVER version      : %s\\nCUDA Version        : 13.0\\n' {driver}
         exit 0 ;;
+    topo) [ "$2" = -m ] && printf %s {topology} || printf %s {peers}
+        exit 0 ;;
+    --query-compute-apps=*) exit 0 ;;
     --query-gpu=*) fields=${{argument#--query-gpu=}} ;;
     --format=*noheader*) header=no ;;
     --format=*) ;;

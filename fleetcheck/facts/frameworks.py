@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from fleetcheck.facts import reach, shape
-from fleetcheck.facts.records import Framework, FrameworkGate
+from fleetcheck.facts.records import FileFact, Framework, FrameworkGate
 from fleetcheck.facts.source import assigned, parse, statements
 
 Kind = Literal["call", "next-layer", "backend", "auto-enable"]
@@ -54,8 +54,19 @@ def framework(
         auto_enables=_auto_enables(gates),
         pins=_pins(dists),
         modified=tuple(sorted(f for f, entry in files.items() if entry.get("record") in ("mismatch", "missing"))),
+        files=tuple(_fact(file, entry) for file, entry in files.items() if entry.get("record") == "mismatch"),
         verified=None if not records else bool(records & {"match", "mismatch", "missing"}),
         pcie_ipc=(PCIE_IPC in files) if name == "sglang" and files else None,
+    )
+
+
+def _fact(name: str, entry: Mapping[str, Any]) -> FileFact:
+    return FileFact(
+        path=shape.name(entry.get("path")) or name,
+        sha256=shape.name(entry.get("sha256"), 64),
+        size=shape.integer(entry.get("size")),
+        modified_at=shape.number(entry.get("mtime")),
+        record="mismatch",
     )
 
 

@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleetcheck.facts import gates, guards, modules, releases, shape
-from fleetcheck.facts.records import Framework, Fusion, FusionEffective, FusionVerdict
+from fleetcheck.facts import gates, guards, modules, releases, requests, shape
+from fleetcheck.facts.records import Framework, Fusion, FusionEffective, FusionVerdict, Process
 
 _WORST_FIRST: tuple[FusionVerdict, ...] = ("unsafe-patch", "refused", "unknown", "patched", "supported")
+_ON: Mapping[FusionVerdict, FusionEffective] = {
+    "supported": "on",
+    "patched": "on-unvalidated",
+    "unsafe-patch": "on-unvalidated",
+}
 MODULE_FRAMEWORKS = ("sglang", "vllm")
 
 
@@ -81,7 +86,7 @@ def effective(
     verdict: FusionVerdict,
     frameworks: Sequence[Framework],
     capabilities: Sequence[str] = (),
-    processes: Sequence[Mapping[str, Any]] | None = None,
+    processes: Sequence[Process] | None = None,
 ) -> FusionEffective:
     """Say what is in force, from FlashInfer's gate, the frameworks' gates and what serves.
 
@@ -99,7 +104,7 @@ def _of_framework(
     verdict: FusionVerdict,
     framework: Framework,
     majors: set[int],
-    processes: Sequence[Mapping[str, Any]] | None,  # noqa: ARG001 - flags of what serves come in here
+    processes: Sequence[Process] | None,
 ) -> FusionEffective:
     refuses = verdict in ("absent", "refused")
     undecided = set(framework.modified) - {gate.file for gate in framework.gates}
@@ -114,4 +119,13 @@ def _of_framework(
     calls = majors & set(framework.admits)
     if refuses and calls and majors & set(framework.auto_enables or ()) & calls:
         return "would-crash"
-    return "unknown" if calls else "off"
+    if not calls:
+        return "off"
+    own = [process for process in processes or () if process.server == framework.name]
+    auto = framework.auto_enables is None or bool(majors & set(framework.auto_enables))
+    wanted = {requests.wanted(process, auto=auto) for process in own}
+    if not wanted or None in wanted:
+        return "unknown"
+    if True not in wanted:
+        return "off"
+    return "would-crash" if refuses else _ON.get(verdict, "unknown")

@@ -24,7 +24,9 @@ def gpus(parts: Mapping[str, Any]) -> Gpus:
     """
     smi = shape.mapping(parts.get("smi"))
     listing = nvidia_smi.read(smi)
-    pci, driver = read_pci(parts.get("pci")), read_driver(parts.get("driver"))
+    place, driver = surroundings(parts), read_driver(parts.get("driver"))
+    # The PCI of a WSL guest holds no NVIDIA function, with a GPU and without (microsoft/WSL#9938).
+    pci = Pci() if place == "wsl" else read_pci(parts.get("pci"))
     devices = smi_lists.with_slices(_devices(listing, pci), smi.get("mig"))
     listed = devices[: len(listing.rows)]
     mismatch = listing.first("nvml-version")
@@ -47,7 +49,7 @@ def gpus(parts: Mapping[str, Any]) -> Gpus:
         links=links,
         p2p=topology.peers(smi.get("p2p")),
         iommu=read_iommu(parts.get("system"), pci),
-        surroundings=surroundings(parts),
+        surroundings=place,
         processes=smi_lists.processes(smi.get("processes")),
         xids=kernel_log.xids(parts.get("kernel")),
         blocked=smi_lists.blocked(smi.get("blocked")),

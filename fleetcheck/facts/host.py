@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fleetcheck.facts import gpus, shape, toolchain
+from fleetcheck.facts import caches, gpus, in_force, processes, shape, toolchain
 from fleetcheck.facts.records import HostFacts, System, Venv
 from fleetcheck.facts.venv import HostView, venv
 
@@ -25,13 +25,28 @@ def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None
         capabilities = (expected_compute_capability,) if _is_capability(expected_compute_capability) else ()
     listed = shape.mapping(parts.get("venvs"))
     view = HostView(shape.mapping(parts.get("system")), parts.get("toolkits"), capabilities)
+    places = {
+        (space, path): shown
+        for raw in shape.items(listed.get("items"), MAX_VENVS)
+        if (space := shape.name(shape.mapping(raw).get("namespace"), 60))
+        and (path := shape.name(shape.mapping(raw).get("inside")))
+        and (shown := shape.name(shape.mapping(raw).get("path")))
+    }
+    serving = (
+        processes.processes(parts["processes"], seen.processes, places)
+        if isinstance(parts.get("processes"), dict)
+        else None
+    )
     return HostFacts(
         system=_system(parts),
         gpus=seen,
         toolkits=toolchain.toolkits(parts.get("toolkits")),
-        venvs=_venvs(parts, listed, view),
+        venvs=in_force.of_venvs(_venvs(parts, listed, view), serving, capabilities),
         venvs_known=isinstance(listed.get("items"), list),
         unmatched=shape.texts(listed.get("unmatched"), 200),
+        caches=caches.caches(parts["caches"]) if isinstance(parts.get("caches"), dict) else None,
+        processes=serving,
+        processes_unread=processes.unread(parts.get("processes")),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 MAJORS = (7, 8, 9, 10, 11, 12)
-MAX_STEPS = 20_000
+MAX_STEPS = 5_000
 FOREIGN = re.compile(r"aiter|_hip\b|is_hip|rocm|_npu|_xpu|_hpu|_musa|_mps|is_cpu\b|_is_cpu")
 NVIDIA = re.compile(r"_?is_cuda(_alike)?")
 BY_NAME = re.compile(r"_?is_sm(\d{2,3})(?:_supported)?")

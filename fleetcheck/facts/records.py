@@ -32,6 +32,14 @@ class Fact(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002  # pydantic's signature
+        """Forget which fields were given: a set a record, half of what a thousand hosts' facts take."""
+        object.__setattr__(self, "__pydantic_fields_set__", _FORGOTTEN)
+
+
+_FORGOTTEN: set[str] = set()
+"""Shared by all facts: a frozen record adds nothing to it, and a copy of one copies it."""
+
 
 def kind_of(model: type[Fact], name: str) -> Literal["plain", "volatile", "identity"]:
     """Return how the field ``name`` of ``model`` may be compared."""
@@ -264,6 +272,8 @@ class Framework(Fact):
     pins: dict[str, str] = Field(default_factory=dict)
     modified: tuple[str, ...] = ()
     """Files that decide on the fusion and are not what RECORD lists."""
+    files: tuple[FileFact, ...] = ()
+    """The same files, with what they are."""
     verified: bool | None = None
     pcie_ipc: bool | None = None
     """Whether it can use FlashInfer's all-reduce over PCIe (sglang 0.5.22 and newer, off by default)."""
@@ -304,6 +314,18 @@ class Toolchain(Fact):
 
     cuda_home: str | None = None
     nvcc: str | None = None
+    nvcc_path: str | None = None
+    """The compiler that would be called, whether it is there or not."""
+    found: bool | None = None
+    """Whether that compiler is there; None where it was not looked for."""
+    named_by: Literal["FLASHINFER_NVCC", "PYTORCH_NVCC", "CUDA_HOME", "CUDA_PATH", "PATH", "default"] | None = None
+    problem: str | None = None
+    """What is wrong with the variable that names the toolkit, such as a path that begins with a colon."""
+    compiler: str | None = None
+    ninja: str | None = None
+    python_headers: bool | None = None
+    searched: bool = False
+    """Whether host compiler, ninja and headers were looked for."""
 
 
 class Venv(Fact):
@@ -347,6 +369,117 @@ class System(Fact):
     python: str | None = None
 
 
+class Library(Fact):
+    """A file that a process mapped. ``replaced``: the disk holds another one by now, or none."""
+
+    path: str
+    deleted: bool = False
+    replaced: bool | None = None
+    modified_at: Annotated[float | None, VOLATILE] = None
+
+
+class DiskFile(Fact):
+    """A deciding file as it lies on a process's disk. ``changed_at`` is the later of mtime and ctime.
+
+    ``links`` above 1: a hard link, whose ctime also moves when another environment links to it.
+    """
+
+    name: str
+    path: str
+    sha256: str | None = None
+    modified_at: Annotated[float | None, VOLATILE] = None
+    changed_at: Annotated[float | None, VOLATILE] = None
+    links: Annotated[int | None, VOLATILE] = None
+    error: str | None = None
+
+
+class Process(Fact):
+    """A process that serves, or holds a GPU. ``pid`` and times are the host's; seconds since the epoch.
+
+    ``venv`` is the environment whose packages it mapped (``venv_basis`` ``mapped``), else the one that its
+    variables or its interpreter name. ``named_venv`` is what those name, where it is another. ``flags`` and
+    ``environment`` hold what an allowlist lets through, nothing else. ``unseen`` tells what could not be read.
+    """
+
+    pid: Annotated[int, VOLATILE]
+    user: str | None = None
+    started_at: Annotated[float | None, VOLATILE] = None
+    server: Literal["sglang", "vllm"] | None = None
+    title: str | None = None
+    launcher: Annotated[int | None, VOLATILE] = None
+    """The process that started it, whose arguments these are."""
+    place: Literal["host", "namespace", "container", "unknown"] = "unknown"
+    """``namespace``: it has mounts of its own over the host's root folder, as units with PrivateTmp do."""
+    container: str | None = None
+    venv: str | None = None
+    venv_basis: Literal["mapped", "VIRTUAL_ENV", "argv", "CONDA_PREFIX"] | None = None
+    named_venv: str | None = None
+    mapped: tuple[str, ...] = ()
+    """Folders of packages that files are mapped from, the one with most first."""
+    libraries: tuple[Library, ...] = ()
+    flags: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+    flashinfer_root: str | None = None
+    files: tuple[DiskFile, ...] = ()
+    toolchain: Toolchain | None = None
+    uses_gpu: bool = False
+    gpus: Annotated[tuple[str, ...], VOLATILE] = ()
+    """Uuids of the GPUs on which nvidia-smi lists it."""
+    unseen: tuple[str, ...] = ()
+
+
+class CacheFolder(Fact):
+    """A folder that a build.ninja names, and whether it is there."""
+
+    path: str
+    exists: bool | None = None
+
+
+class CacheModule(Fact):
+    """A module in a JIT cache. ``version`` and ``arch`` are the folders it lies in, None where there is none."""
+
+    name: str
+    path: str
+    version: str | None = None
+    arch: str | None = None
+    csrc: tuple[CacheFolder, ...] = ()
+    includes: tuple[CacheFolder, ...] = ()
+    cuda_home: str | None = None
+    gencode: tuple[str, ...] = ()
+    built: bool = False
+    built_at: Annotated[float | None, VOLATILE] = None
+    newest_source: str | None = None
+    newest_source_at: Annotated[float | None, VOLATILE] = None
+    error: str | None = None
+
+
+class CacheLock(Fact):
+    """A lock file. ``file``: that it exists is the lock (torch's, up to 0.2.5). ``held``: someone holds it now."""
+
+    path: str
+    kind: Literal["file", "flock"]
+    held: Annotated[bool | None, VOLATILE] = None
+    modified_at: Annotated[float | None, VOLATILE] = None
+
+
+class Cache(Fact):
+    """A JIT cache of FlashInfer: the login's, or that of a user who serves (``user``)."""
+
+    path: str
+    user: str | None = None
+    pid: Annotated[int | None, VOLATILE] = None
+    """The process in whose container it lies; None on the host itself."""
+    exists: bool | None = None
+    owner: int | None = None
+    modules: tuple[CacheModule, ...] = ()
+    undetected: tuple[str, ...] = ()
+    """Workspaces that tell of a failed detection of the GPUs: of an empty arch, or ``noarch``."""
+    locks: tuple[CacheLock, ...] = ()
+    truncated: str | None = None
+    """Why not all of it was looked at."""
+    error: str | None = None
+
+
 class HostFacts(Fact):
     """All that is known of one host. ``venvs_known`` is False where no list of environments came back.
 
@@ -360,5 +493,7 @@ class HostFacts(Fact):
     venvs_known: bool = False
     unmatched: tuple[str, ...] = ()
     """Globs of the inventory that matched nothing on this host."""
-    caches: tuple[dict[str, Any], ...] | None = None
-    processes: tuple[dict[str, Any], ...] | None = None
+    caches: tuple[Cache, ...] | None = None
+    processes: tuple[Process, ...] | None = None
+    processes_unread: tuple[str, ...] = ()
+    """Processes that may serve and could not be looked at, with the reason."""

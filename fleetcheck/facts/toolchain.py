@@ -44,6 +44,74 @@ def toolchain(part: object, env: Mapping[str, str] | None) -> Toolchain | None:
     return Toolchain(cuda_home=home) if given else Toolchain()
 
 
+def resolved(tools: object, env: Mapping[str, str], flashinfer: str | None) -> Toolchain | None:
+    """Return what FlashInfer of this version would compile with, out of what each step of its search finds.
+
+    ``flashinfer`` None, or unreadable: the steps of the releases from 0.5.0 on. The part is ``tools`` of an
+    environment or a process; None where it did not come.
+    """
+    seen = shape.mapping(tools)
+    homes = shape.mapping(seen.get("homes"))
+    if not isinstance(seen.get("homes"), dict):
+        return None
+    version = parsed(flashinfer) or Version("0.5.0")
+    home, by = _home(seen, env, version)
+    item = shape.mapping(homes.get(home) or homes.get(normpath(home))) if home else {}
+    variable = "FLASHINFER_NVCC" if version >= Version("0.4.0") else "PYTORCH_NVCC"
+    nvcc = f"{home}/bin/nvcc" if home else None
+    found = shape.flag(item.get("nvcc")) if item else (None if home and home.startswith("/") else False)
+    named = shape.mapping(seen.get("named_nvcc"))
+    if env.get(variable):
+        nvcc, by = env[variable], variable
+        found = shape.flag(named.get("there"))
+    cxx, header = shape.mapping(seen.get("cxx")), shape.mapping(seen.get("python_h"))
+    return Toolchain(
+        cuda_home=home,
+        nvcc=_header_version(item) if item else None,
+        nvcc_path=shape.name(nvcc),
+        found=found,
+        named_by=by,
+        problem=_problem(env, item, by),
+        compiler=shape.name(cxx.get("path")),
+        ninja=shape.name(seen.get("ninja")),
+        python_headers=shape.flag(header.get("there")),
+        searched=True,
+    )
+
+
+def _home(seen: Mapping[str, Any], env: Mapping[str, str], version: Version) -> tuple[str | None, Any]:
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if env.get(name):
+            return env[name], name
+    which = shape.name(seen.get("which_nvcc"))
+    if which:
+        return dirname(dirname(which)), "PATH"
+    # 0.4.x gave up here; before, torch looked, and from 0.5.0 on FlashInfer itself does.
+    none = Version("0.4.0") <= version < Version("0.5.0")
+    return (None, None) if none else (DEFAULT_HOME, "default")
+
+
+def _problem(env: Mapping[str, str], item: Mapping[str, Any], by: str | None) -> str | None:
+    if by not in ("CUDA_HOME", "CUDA_PATH"):
+        return None
+    value = env[by]
+    if ":" in value:
+        # vllm#36077: a list of paths, as PATH has it, is taken for one path.
+        return f"{by} holds a colon: {shape.line(value, 200)}"
+    if not value.startswith("/"):
+        return f"{by} is no absolute path: {shape.line(value, 200)}"
+    if item and shape.flag(item.get("exists")) is False:
+        return f"{by} names a folder that is not there: {shape.line(value, 200)}"
+    return None
+
+
+def _header_version(item: Mapping[str, Any]) -> str | None:
+    told = shape.name(item.get("version"), 40)
+    by_json = _nvcc_version({**item, "nvcc": "there", "version_json": {"text": item.get("version_json")}})
+    found = by_json if by_json and item.get("version_json") else told or by_json
+    return found if shape.flag(item.get("nvcc")) else None
+
+
 def _nvcc_version(item: Mapping[str, Any]) -> str | None:
     if not shape.name(item.get("nvcc")):
         return None

@@ -47,8 +47,9 @@ def venv(item: Mapping[str, Any], part: object, host: HostView) -> Venv:
     }
     state, error = _state(told, own, packages)
     env = _environment(activation, host.system)
-    chain = toolchain.toolchain(host.toolkits, env)
     package = packages.get("flashinfer", {})
+    chain = toolchain.resolved(own.get("tools"), env, fi.version(package)[0]) if env is not None else None
+    chain = chain or toolchain.toolchain(host.toolkits, env)
     usable = state == "ok"
     python3 = shape.mapping(activation.get("python3"))
     around = fi.Around(

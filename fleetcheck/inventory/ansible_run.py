@@ -27,6 +27,8 @@ MAX_WARNINGS = 20
 IGNORED = (".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry")
 _VARIABLES = frozenset({"group_vars", "host_vars", "vars_plugins"})
 _BLOCK = re.compile(r"^\[(WARNING|ERROR|DEPRECATION WARNING)\]:\s*", re.MULTILINE)
+_VALUE = re.compile(r"""(pass(?:word|wd|phrase)?["']?(?:\s*[:=]\s*|\s+))\S.*""", re.IGNORECASE)
+"""Ansible quotes the line that it cannot read; what may be a password is not passed on."""
 _ORIGIN = re.compile(r"^Origin: (/.*?):(\d+)(?::(\d+))?\s*$", re.MULTILINE)
 
 
@@ -115,7 +117,7 @@ def _said(source: str, errors: str) -> Iterator[Problem]:
     seen: set[str] = set()
     pieces = _BLOCK.split(errors)
     for kind, block in zip(pieces[1::2], pieces[2::2], strict=True):
-        message = " ".join(block.split("\n\n")[0].split())
+        message = _VALUE.sub(r"\1***", " ".join(block.split("\n\n")[0].split()))
         if kind == "DEPRECATION WARNING" or message in seen or "with 'auto' plugin" in message:
             continue
         seen.add(message)

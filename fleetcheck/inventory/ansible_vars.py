@@ -72,7 +72,7 @@ def read(name: str, given: Mapping[str, Any], *, problem: Note, warning: Note) -
                 if value is not None:
                     found.put(key, _port(value) if key == "port" else value, variable)
                 break
-    _connection(found, values, warning)
+    _connection(found, values)
     for variable in ARGUMENTS:
         if variable in given:
             _arguments(found, values, variable, problem, warning)
@@ -175,14 +175,12 @@ def _port(value: str) -> int | str:
     return int(value) if re.fullmatch(r"[1-9][0-9]{0,9}", value) else value
 
 
-def _connection(found: Found, values: _Values, warning: Note) -> None:
+def _connection(found: Found, values: _Values) -> None:
     if "ansible_connection" not in values.given:
         return
     value = (values.text("ansible_connection") or "ssh").removeprefix("ansible.builtin.")
     if value not in _SSH:
         found.put("connection", value, "ansible_connection")
-        if value != "local":
-            warning(f"ansible_connection={shown(value)} is not ssh; such a host cannot be audited")
 
 
 def _arguments(found: Found, values: _Values, variable: str, problem: Note, warning: Note) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import os
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,12 +55,12 @@ def remember(source: str | None, inventory: Inventory) -> None:
         return
     until = time.time() + DYNAMIC_SECONDS if inventory.kind == "ansible" else 0
     file = _file(path)
-    lines = [VERSION, state, str(until), " ".join(groups), " ".join(hosts)]
+    lines = [VERSION, state, str(until), "\t".join(groups), "\t".join(hosts)]
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(dir=file.parent)
         try:
-            with os.fdopen(handle, "w") as stream:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
                 stream.write("\n".join(lines))
             Path(draft).replace(file)
         except OSError:
@@ -74,13 +75,13 @@ def _names(inventory: Inventory) -> Names:
 
 def _read(path: Path) -> Names | None:
     try:
-        version, state, until, groups, hosts = _file(path).read_text().split("\n")
+        version, state, until, groups, hosts = _file(path).read_text("utf-8").split("\n")
         fresh = float(until) == 0 or time.time() < float(until)
     except (OSError, ValueError):
         return None
     if version != VERSION or not fresh or state != _state(path):
         return None
-    return hosts.split(), groups.split()
+    return hosts.split("\t"), groups.split("\t") if groups else []
 
 
 def _path(source: str | None) -> Path | None:
@@ -103,10 +104,10 @@ def _state(path: Path) -> str | None:
     files = [path]
     with contextlib.suppress(OSError):
         if path.is_dir():
-            files += sorted(path.rglob("*"))
+            files += islice(path.rglob("*"), MAX_FILES)
         if len(files) > MAX_FILES:
             return None
-        marks = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+        marks = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(files)]
         return hashlib.sha256(repr(marks).encode()).hexdigest()
     return None
 

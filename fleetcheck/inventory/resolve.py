@@ -225,9 +225,13 @@ def _nearest(fleet: Fleet, names: list[str], hosts: list[str]) -> dict[str, Any]
                 "set it on the hosts, or make one group a child of the other",
                 *below,
             )
-    if WAYS.keys() <= chosen.keys():
-        first, other = (nearest_groups(fleet, names)[key][0] for key in WAYS)
-        fleet.report(other.place, f"the group {first.name} sets another way (proxy_jump) for {fold(hosts)}")
+    torn = [host for host in hosts if host not in fleet.own or not WAYS.keys() & fleet.own[host][1].keys()]
+    if torn and WAYS.keys() <= chosen.keys():
+        jump, other = (nearest_groups(fleet, names)[key][0] for key in WAYS)
+        message = (
+            f"the group {shown(jump.name)} sets another way (proxy_jump) for {fold(torn)}; set it on the hosts"
+        )
+        fleet.report(other.place, message, "proxy_command")
     return chosen
 
 

@@ -96,7 +96,7 @@ class Dialer:
         with self._lock:
             if way not in self._gateways:
                 self._gateways[way] = Gateway(
-                    name_of(way[-1]), lambda: self._gateway_connection(way), self.settings.retries
+                    name_of(way[-1]), lambda attempt: self._gateway_connection(way, attempt), self.settings.retries
                 )
             return self._gateways[way]
 
@@ -127,11 +127,12 @@ class Dialer:
         return socket_wire(socket, on_banner), socket.getpeername()[0]
 
     @contextlib.contextmanager
-    def _gateway_connection(self, way: Way) -> Iterator[fabric.Connection]:
+    def _gateway_connection(self, way: Way, opener: Attempt) -> Iterator[fabric.Connection]:
+        """Yield a connection that outlives its ``opener``, whose run's limit holds while it is made."""
         limits = self.settings.limits
         whole = min(limits.host, limits.connect + limits.banner + limits.auth)
         with contextlib.ExitStack() as stack:
-            with Attempt(self.watchdog, whole) as attempt:
+            with Attempt(self.watchdog, whole, opener.run_remaining()) as attempt:
                 connection, _ = stack.enter_context(self.connection(attempt, way[-1], way[:-1]))
                 attempt.check()
             yield connection

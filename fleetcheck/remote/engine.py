@@ -12,7 +12,7 @@ import queue
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -56,17 +56,23 @@ class _Job:
 
 
 def run(
-    targets: Iterable[Target], reach: Reach, *, settings: Settings, executor: Executor | None = None
+    targets: Iterable[Target],
+    reach: Reach,
+    *,
+    settings: Settings,
+    executor: Executor | None = None,
+    on_begin: Callable[[Target], None] | None = None,
 ) -> Iterator[tuple[Target, Evidence]]:
     """Look at ``targets`` and yield each with its Evidence as it ends, each once, in no order.
 
     ``executor`` may be any, of threads or processes, and is left open; without one, threads of its own are used.
     Closing the generator, or an exception thrown into it, ends all looks within two seconds; what was not yielded
-    was not seen.
+    was not seen. ``on_begin`` is called with each target as its look is handed out, a retry included; whoever
+    shows progress can tell from it what is still under way.
     """
     with_own = executor is None
     pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="fleetcheck") if executor is None else executor
-    drive = _Drive(targets, reach, settings, pool)
+    drive = _Drive(targets, reach, settings, pool, on_begin)
     try:
         yield from drive.results()
     finally:
@@ -79,9 +85,16 @@ def run(
 class _Drive:
     """The state of one run."""
 
-    def __init__(self, targets: Iterable[Target], reach: Reach, settings: Settings, pool: Executor) -> None:
+    def __init__(
+        self,
+        targets: Iterable[Target],
+        reach: Reach,
+        settings: Settings,
+        pool: Executor,
+        on_begin: Callable[[Target], None] | None,
+    ) -> None:
         self.running: dict[Future[Evidence], _Job] = {}
-        self._reach, self._settings, self._pool = reach, settings, pool
+        self._reach, self._settings, self._pool, self._on_begin = reach, settings, pool, on_begin
         self._fresh = iter(targets)
         self._waiting: list[tuple[float, int, _Job]] = []
         self._held: dict[str, deque[_Job]] = {}
@@ -143,6 +156,8 @@ class _Drive:
                 self._per_gateway[job.gateway] += 1
             self.running[future] = job
             future.add_done_callback(self._done.put)
+            if self._on_begin is not None:
+                self._on_begin(job.target)
 
     def _due(self) -> _Job | None:
         """Return the next job that may begin now: a retry that is due, one of a freed gateway, a new one."""

@@ -30,8 +30,10 @@ KEPT_FAILURE = 60.0
 """Seconds for which a gateway that failed is not tried again."""
 OPEN_FAILED_CODES = {1: "forwarding-refused", 4: "busy"}
 RETRIED = ("closed", "reset")
+OF_THE_RUN = ("run-limit", "interrupted")
+"""Details of a look that ended with the run: no fault of the gateway's."""
 
-Open = Callable[[], contextlib.AbstractContextManager[fabric.Connection]]
+Open = Callable[[Attempt], contextlib.AbstractContextManager[fabric.Connection]]
 
 
 class Gateway:
@@ -70,14 +72,18 @@ class Gateway:
         finally:
             with self._changed:
                 self._opening, self._transport = False, opened
-                if failure is not None and attempt.cause not in ("interrupted", "run"):
+                if (
+                    failure is not None
+                    and failure.detail not in OF_THE_RUN
+                    and attempt.cause in (None, "host", "stage")
+                ):
                     self._failure, self._failed_at = failure, time.monotonic()
                 self._changed.notify_all()
         return opened
 
     def failed(self, error: LookError) -> LookError:
         """Return ``error`` as what a host behind this gateway reports."""
-        if error.outcome == "gateway-failed":
+        if error.outcome == "gateway-failed" or error.detail in OF_THE_RUN:
             return error
         detail = error.detail if error.outcome in ("unreachable", "timeout") and error.detail else error.outcome
         return LookError("gateway-failed", error.stage, detail, f"the gateway {self.name} failed: {error.message}")
@@ -103,7 +109,7 @@ class Gateway:
             self._stack.close()
             attempt.check()
             try:
-                connection = self._stack.enter_context(self._open_connection())
+                connection = self._stack.enter_context(self._open_connection(attempt))
             except LookError as failure:
                 if failure.detail not in RETRIED or turn == self._retries:
                     raise

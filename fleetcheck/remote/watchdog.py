@@ -57,6 +57,10 @@ class Attempt:
         """Return the seconds that host and run limits leave."""
         return max(0.0, min(self._ends)[0] - time.monotonic())
 
+    def run_remaining(self) -> float | None:
+        """Return the seconds that are left of the run, None where it has no limit."""
+        return next((max(0.0, end - time.monotonic()) for end, cause in self._ends if cause == "run"), None)
+
     def enter(self, stage: Stage, seconds: float | None = None) -> None:
         """Move on to ``stage``, which may take ``seconds`` (None: as long as the host may).
 

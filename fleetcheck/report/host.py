@@ -117,7 +117,7 @@ def unexamined(host: HostResult) -> Iterator[str]:
 
 def _section(thing: Any) -> Iterator[str]:
     if isinstance(thing, BaseModel | Mapping):
-        yield from _pairs(_items(thing), "  ")
+        yield from _record(thing, "  ")
     elif isinstance(thing, list | tuple):
         yield from _list(thing, "  ")
     elif thing is not None:
@@ -125,9 +125,10 @@ def _section(thing: Any) -> Iterator[str]:
 
 
 def _items(thing: Any) -> dict[str, Any]:
+    """Return the members of a record by their labels, of a mapping by its own keys."""
     if isinstance(thing, BaseModel):
-        return {name: getattr(thing, name) for name in type(thing).model_fields}
-    return {str(key): item for key, item in thing.items()}
+        return {_label(name).lower(): getattr(thing, name) for name in type(thing).model_fields}
+    return {clean(str(key), 200): item for key, item in list(thing.items())[:ITEMS]}
 
 
 def _nested(thing: Any) -> bool:
@@ -140,27 +141,30 @@ def _empty(thing: Any) -> bool:
     return thing is None or thing in ("", (), [], {})
 
 
+def _record(thing: Any, indent: str) -> Iterator[str]:
+    yield from _pairs(_items(thing), indent)
+    if isinstance(thing, Mapping) and len(thing) > ITEMS:
+        yield f"{indent}and {len(thing) - ITEMS} more"
+
+
 def _pairs(items: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """Yield what is known of a record: plain values first, then what holds more."""
-    known = {name: item for name, item in list(items.items())[:ITEMS] if not _empty(item)}
-    plain = [
-        (f"{indent}{_label(name).lower()}", _scalar(name, item))
-        for name, item in known.items()
-        if not _nested(item)
-    ]
-    room = max((len(label) for label, _ in plain), default=0)
-    yield from (f"{label:<{room}}  {text}" for label, text in plain)
+    """Yield what is known by its labels: plain values first, then what holds more."""
+    known = {name: item for name, item in items.items() if not _empty(item)}
+    plain = {name: _scalar(name, item) for name, item in known.items() if not _nested(item)}
+    room = max(map(len, plain), default=0)
+    yield from (f"{indent}{label:<{room}}  {text}" for label, text in plain.items())
     for name, item in known.items():
-        if _nested(item):
-            yield f"{indent}{_label(name).lower()}"
-            if len(indent) > _DEEP:
-                yield f"{indent}  {value(item, _TEXT)}"
-            elif isinstance(item, list | tuple):
-                yield from _list(item, indent + "  ")
-            else:
-                yield from _pairs(_items(item), indent + "  ")
-    if len(items) > ITEMS:
-        yield f"{indent}and {len(items) - ITEMS} more"
+        if name in plain:
+            continue
+        if len(indent) > _DEEP:
+            inside = iter([f"{indent}  {value(item, _TEXT)}"])
+        else:
+            inside = (_list if isinstance(item, list | tuple) else _record)(item, indent + "  ")
+        first = next(inside, None)
+        yield f"{indent}{name}" if first is not None else f"{indent}{name}  nothing that is known"
+        if first is not None:
+            yield first
+            yield from inside
 
 
 def _list(things: Sequence[Any], indent: str) -> Iterator[str]:
@@ -170,11 +174,9 @@ def _list(things: Sequence[Any], indent: str) -> Iterator[str]:
     else:
         for item in shown:
             if isinstance(item, dict):
-                lead = next(
-                    (str(item[name]) for name in ("path", "name", "pid") if not _empty(item.get(name))), "-"
-                )
-                yield f"{indent}{clean(lead, _TEXT)}"
-                yield from _pairs({name: part for name, part in item.items() if part != lead}, indent + "  ")
+                title = next((name for name in ("path", "name", "pid") if not _empty(item.get(name))), None)
+                yield f"{indent}{_scalar('', item.pop(title)) if title else '-'}"
+                yield from _pairs(item, indent + "  ")
             else:
                 yield f"{indent}{value(item, _TEXT)}"
     if len(things) > ITEMS:
@@ -182,19 +184,25 @@ def _list(things: Sequence[Any], indent: str) -> Iterator[str]:
 
 
 def _table(rows: Sequence[dict[str, Any]], indent: str) -> Iterator[str]:
-    names = [
-        name
-        for name in dict.fromkeys(key for row in rows for key in row)
-        if not all(_empty(row.get(name)) for row in rows)
-    ]
-    body = [["-" if _empty(row.get(name)) else _scalar(name, row[name]) for name in names] for row in rows]
-    header = [_label(name).upper() for name in names]
-    text = tabulate([header, *body], tablefmt="plain", disable_numparse=True, stralign="left")
-    yield from (f"{indent}{line.rstrip()}" for line in text.splitlines())
+    """Yield rows as a table; what is the same in each of several stands once, before it."""
+    cells = {
+        name: ["-" if _empty(row.get(name)) else _scalar(name, row[name]) for row in rows]
+        for name in dict.fromkeys(name for row in rows for name in row)
+    }
+    alike = {name: column[0] for name, column in cells.items() if len(rows) > 1 and len(set(column)) == 1}
+    told = {f"each {name}": text for name, text in alike.items() if text != "-"}
+    yield from _pairs(told, indent)
+    columns = {name: column for name, column in cells.items() if name not in alike and set(column) != {"-"}}
+    if columns:
+        body = [[name.upper() for name in columns], *zip(*columns.values(), strict=True)]
+        text = tabulate(body, tablefmt="plain", disable_numparse=True, stralign="left")
+        yield from (f"{indent}{line.rstrip()}" for line in text.splitlines())
+    elif not told:
+        yield f"{indent}{len(rows)} of which nothing is known"
 
 
 def _scalar(name: str, thing: Any) -> str:
-    if name.endswith(("_at", "_time")) and isinstance(thing, int | float) and 0 < thing < 1e11:
+    if name.endswith((" at", " time", "_at", "_time")) and isinstance(thing, int | float) and 0 < thing < 1e11:
         return datetime.fromtimestamp(thing, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     if isinstance(thing, bool):
         return "yes" if thing else "no"

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fleetcheck.rules import (
+    companions,
     csrc,
     driver,
     fleet,
+    frameworks,
     fusion,
     gpu,
     gpu_health,
@@ -16,17 +18,21 @@ from fleetcheck.rules import (
     gpu_setup,
     package,
     policy,
+    shadows,
     venv,
     waivers,
 )
 from fleetcheck.rules.rule import Rule
 
-FAMILIES = ("csrc", "venv", "fusion", "gpu", "policy", "fleet")
+FAMILIES = ("csrc", "venv", "fusion", "toolchain", "gpu", "policy", "fleet")
 _ALL = (
     *csrc.RULES,
+    *shadows.RULES,
     *venv.RULES,
     *package.RULES,
+    *companions.RULES,
     *fusion.RULES,
+    *frameworks.RULES,
     *gpu.RULES,
     *driver.RULES,
     *gpu_health.RULES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleetcheck.rules import text
-from fleetcheck.rules.gpu import BLIND, OPEN, SMI, XID, absence, said
+from fleetcheck.rules.gpu import BLIND, OPEN, SMI, XID, absence, last_xid, said
 from fleetcheck.rules.rule import Hit, Look, rule
 from fleetcheck.rules.versions import admits
 
@@ -162,7 +162,7 @@ def smi_hung(look: Look) -> Iterator[Hit]:
     if gpus.state == "hung":
         why = f" ({said(gpus)})" if gpus.diagnostics else ""
         yield Hit(
-            f"nvidia-smi did not come back{why}: the driver or a GPU hangs.",
+            f"nvidia-smi did not come back{why}: the driver or a GPU hangs.{last_xid(gpus)}",
             expected="ok",
             seen="hung",
             remedy=(

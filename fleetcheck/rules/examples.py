@@ -13,7 +13,10 @@ from fleetcheck.rules.judge import judge_fleet, judge_host
 from fleetcheck.rules.rule import Member
 
 VENV = "/opt/venvs/serve"
-ROOT = f"{VENV}/lib/python3.12/site-packages/flashinfer"
+SITE = f"{VENV}/lib/python3.12/site-packages"
+ROOT = f"{SITE}/flashinfer"
+SHA = "3f" * 32
+SGLANG = {"name": "sglang", "version": "0.5.20", "admits": [9, 10], "auto_enables": [9, 10]}
 HEADER = "data/include/flashinfer/comm/trtllm_allreduce.cuh"
 GPUS: dict[str, Any] = {
     "state": "ok",
@@ -69,6 +72,11 @@ ADMITTED = {"gate": [9, 10, 12], "guards": 13}
 BUS = "00000000:05:00.0"
 EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "activate-mismatch": ({}, host(venv(activation_matches=False, activated_prefix="/root/old-env"))),
+    "basis-disagrees": ({}, host(venv({"version": "0.6.2", "recorded_version": "0.6.17"}))),
+    "companion-mismatch": (
+        {},
+        host(venv({"companions": [{"name": "flashinfer-cubin", "version": "0.6.1"}]})),
+    ),
     "compute-capability": ({"compute_capability": "12.0"}, gpus(compute_capability=["9.0"])),
     "csrc-decoy": ({}, host(venv({"decoy": f"{ROOT}/csrc", "decoy_files": 2}))),
     "csrc-incomplete": (
@@ -84,6 +92,26 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         ),
     ),
     "csrc-missing": ({}, host(venv({"csrc_state": "missing"}))),
+    "csrc-outside-venv": (
+        {},
+        host(venv({"csrc_real": "/root/flashinfer/csrc", "install": "editable", "env_record": "no-record"})),
+    ),
+    "csrc-shadowed": (
+        {},
+        host(venv({"shadows": [{"by": "PYTHONPATH", "path": "/root/flashinfer/flashinfer"}]})),
+    ),
+    "cubins-lack-arch": (
+        {},
+        host(
+            venv(
+                {
+                    "version": "0.6.11",
+                    "companions": [{"name": "flashinfer-cubin", "version": "0.6.11"}],
+                    "cubins": {"100": 1412, "103": 96},
+                }
+            )
+        ),
+    ),
     "csrc-unexpected": ({"csrc_dir": f"{ROOT}/csrc"}, host(venv())),
     "driver-mismatch": ({}, mute("driver-mismatch", driver="570.169", driver_userspace="580.95")),
     "driver-unloaded": ({"gpus": 8}, mute("driver-unloaded")),
@@ -103,16 +131,79 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "expectation-unchecked": ({"sglang": ">=0.5.18"}, host(bare("ok", packages={"sglang": "main"}))),
     "expectation-unmet": ({"flashinfer": ">=0.6.17"}, host(venv())),
     "flashinfer-missing": ({}, host(bare("no-flashinfer"))),
+    "flashinfer-mixed": (
+        {},
+        host(
+            venv(
+                {
+                    "distributions": [
+                        {
+                            "name": "flashinfer-python",
+                            "version": one,
+                            "path": f"{SITE}/flashinfer_python-{one}.dist-info",
+                        }
+                        for one in ("0.6.0", "0.6.17")
+                    ]
+                }
+            )
+        ),
+    ),
     "flashinfer-remnant": ({}, host(bare("remnant", flashinfer={"root": ROOT}))),
+    "framework-patched": (
+        {},
+        host(
+            venv(
+                fusion=fusion(
+                    "refused",
+                    callers=[{**SGLANG, "admits": [9, 10, 12], "modified": ["srt/layers/communicator.py"]}],
+                )
+            )
+        ),
+    ),
     "fusion-gate-unreadable": (
         {},
         host(venv(fusion=fusion("unreadable", gate_state="unreadable", gate_error="SyntaxError in line 60"))),
     ),
     "fusion-patched": ({}, host(venv(fusion=fusion("patched", gate=[9, 10, 12], guards=0)))),
+    "fusion-prebuilt-wins": (
+        {"files": {"data/csrc/trtllm_allreduce.cu": SHA}},
+        host(
+            venv(
+                {
+                    "modified": ["data/csrc/trtllm_allreduce.cu"],
+                    "files": [{"path": "data/csrc/trtllm_allreduce.cu", "sha256": SHA, "record": "mismatch"}],
+                    "prebuilt": [f"{SITE}/flashinfer_jit_cache/jit_cache/trtllm_comm"],
+                    "companions": [{"name": "flashinfer-jit-cache", "version": "0.6.2+cu130"}],
+                }
+            )
+        ),
+    ),
     "fusion-refused": ({}, host(venv(fusion=fusion("refused", gate=[9, 10], guards=13)))),
     "fusion-unsafe-patch": (
         {},
         host(venv({"modified": ["jit/comm.py"]}, fusion=fusion("unsafe-patch", **ADMITTED))),
+    ),
+    "fusion-would-crash": (
+        {},
+        host(
+            venv(
+                {"version": "0.5.3"},
+                fusion=fusion(
+                    "refused",
+                    effective="would-crash",
+                    gate=[9, 10],
+                    guards=13,
+                    callers=[
+                        {
+                            **SGLANG,
+                            "version": "0.5.7",
+                            "admits": [7, 8, 9, 10, 11, 12],
+                            "auto_enables": [9, 10, 12],
+                        }
+                    ],
+                ),
+            )
+        ),
     ),
     "gpu-count": ({"gpus": 8}, gpus(count=7, pci_count=7)),
     "gpu-fault": (

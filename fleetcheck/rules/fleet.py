@@ -91,7 +91,6 @@ def fleet_suspicious(look: FleetLook) -> Iterator[Hit]:
         yield Hit(
             f"{len(hosts)} of {tried} hosts ended alike, with {outcome}{alike}; the cause may be on this side: "
             f"{side}.",
-            expected=0,
             seen={"outcome": outcome, "hosts": fold(one.name for one in hosts)},
             remedy=tuple(step.replace("{host}", host) for step in steps),
         )

@@ -41,6 +41,12 @@ def said(gpus: Gpus) -> str:
     return text.brief("; ".join(gpus.diagnostics[:2]), "it gave no reason")
 
 
+def last_xid(gpus: Gpus, bus_id: str | None = None) -> str:
+    """Return a sentence with the last Xid of this boot, of one GPU where its bus id is given; else nothing."""
+    found = [xid.code for xid in gpus.xids if bus_id is None or xid.bus_id in (None, bus_id)]
+    return f" The last Xid of this boot is {found[-1]}." if found else ""
+
+
 @rule(
     "gpu-count",
     "gpu",
@@ -157,7 +163,8 @@ def gpu_fault(look: Look) -> Iterator[Hit]:
         which = device.bus_id or device.uuid or (f"{device.index}" if device.index is not None else None)
         named = text.brief(which, "it does not name")
         yield Hit(
-            f"nvidia-smi says of the GPU {named}: {text.brief(device.note)}.{others}",
+            f"nvidia-smi says of the GPU {named}: {text.brief(device.note)}."
+            f"{last_xid(gpus, device.bus_id)}{others}",
             gpu=device.uuid or device.bus_id,
             expected="ok",
             seen=device.note or "fault",

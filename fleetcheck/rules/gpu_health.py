@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fleetcheck.facts.records import Device
 from fleetcheck.rules import text
-from fleetcheck.rules.gpu import SMI, XID
+from fleetcheck.rules.gpu import SMI, XID, last_xid
 from fleetcheck.rules.rule import Hit, Look, rule
 
 RECOVERY = "https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html"
@@ -60,8 +60,7 @@ def gpu_recovery(look: Look) -> Iterator[Hit]:
     """Fire for each GPU with an action."""
     for device in listed(look):
         if device.recovery_action:
-            last = [xid for xid in look.facts.gpus.xids if xid.bus_id in (None, device.bus_id)]
-            why = f" The last Xid of this boot is {last[-1].code}." if last else ""
+            why = last_xid(look.facts.gpus, device.bus_id)
             yield Hit(
                 f"The driver asks for {text.brief(device.recovery_action)} of {which(device)}.{why}",
                 gpu=device.uuid,

@@ -47,7 +47,10 @@ def persistence_off(look: Look) -> Iterator[Hit]:
             f"Persistence mode is off on {len(off)} of {text.plural(len(devices), 'GPU')}.",
             expected="Enabled",
             seen="Disabled",
-            remedy=("sudo nvidia-smi -pm 1", "sudo systemctl enable --now nvidia-persistenced"),
+            remedy=(
+                "sudo systemctl enable --now nvidia-persistenced",
+                "Or until the next boot: sudo nvidia-smi -pm 1",
+            ),
         )
 
 

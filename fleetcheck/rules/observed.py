@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from fleetcheck.facts.records import Venv
 from fleetcheck.rules import text
+from fleetcheck.rules.versions import below
 
+FIRST_JIT = "0.2.0.dev0"
+"""The first version that compiles from sources; those before it hold prebuilt kernels alone."""
 CLOSED = {
     "missing": "the environment does not exist",
     "unreadable": "the environment may not be read",
@@ -51,6 +54,8 @@ def csrc_dir(venv: Venv) -> Observed:
     found = venv.flashinfer
     if found is None:
         return Unknown("FlashInfer was not examined")
+    if found.csrc_dir is None and below(found.version, FIRST_JIT):
+        return Absent()
     if found.csrc_dir is None:
         return Unknown(text.brief(found.env_error, "jit/env.py was not read"))
     if found.csrc_state == "unreadable":

@@ -10,6 +10,7 @@ TITLES = {
     "csrc": "csrc: where the CUDA sources come from",
     "venv": "venv: environments and the package in them",
     "fusion": "fusion: all-reduce fusion",
+    "toolchain": "toolchain: what FlashInfer compiles with and loads",
     "gpu": "gpu: GPUs and their driver",
     "policy": "policy: expectations and waivers",
     "fleet": "fleet: what only a whole run shows",

@@ -11,7 +11,7 @@ from fleetcheck.facts.records import Basis, FlashInfer, Gpus, HostFacts, Toolkit
 from fleetcheck.inventory.model import Expect, Target, VenvItem, Waiver
 from fleetcheck.rules.finding import Finding, Severity
 
-Family = Literal["csrc", "venv", "fusion", "gpu", "policy", "fleet"]
+Family = Literal["csrc", "venv", "fusion", "toolchain", "gpu", "policy", "fleet"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,23 +47,33 @@ def title(waiver: Waiver) -> str:
 )
 def waiver_expired(look: FleetLook) -> Iterator[Hit]:
     """Fire for each waiver whose last day is past."""
+    checked = {member.name for member in look.members if member.outcome == "checked"}
     for waiver in look.waivers:
         hosts = concerned(look, waiver)
         if not hosts or waiver.until >= look.day:
             continue
         left = having(look, waiver, hosts)
-        still = f"the finding is still there on {text.brief(fold(left))}" if left else "nothing of it was found"
-        keep = "If it is to be accepted for longer, write a new last day under until."
+        if left:
+            still = f"the finding is still there on {text.brief(fold(left))}"
+            steps: tuple[str, ...] = (
+                f"fleetcheck rules {text.quote(waiver.rule)}  # what it is, and what mends it",
+                "If it is to be accepted for longer, write a new last day under until.",
+                "When it is mended, delete this entry of waivers in the inventory.",
+            )
+        elif waiver.rule in look.judged and checked.issuperset(expand(waiver.hosts)):
+            still = "nothing of it was found"
+            steps = ("Delete this entry of waivers in the inventory.",)
+        else:
+            still = "whether the finding is still there was not looked at"
+            steps = (
+                f"fleetcheck audit {text.quote(waiver.hosts)}",
+                "Then delete this entry of waivers, or write a new last day under until.",
+            )
         yield Hit(
             f"{title(waiver)} ended on {waiver.until}; {still}.",
             expected=f"until {look.day} or later",
             seen=waiver.until.isoformat(),
-            remedy=(
-                f"fleetcheck rules {waiver.rule}  # what it is, and what mends it"
-                if left
-                else "Delete this entry of waivers in the inventory.",
-                *((keep, "When it is mended, delete this entry of waivers in the inventory.") if left else ()),
-            ),
+            remedy=steps,
         )
 
 

@@ -22,7 +22,7 @@ NAMES = ["agent", "system", "driver", "pci", "toolkits", "venvs", "venv/0", "ven
 
 def numbered(name: str, value: Any) -> Any:
     """Return the value as the agent sends it: that of an environment holds its number."""
-    return {"index": int(name[5:]), **value} if name.startswith("venv/") else value
+    return {**value, "index": int(name[5:])} if name.startswith("venv/") else value
 
 
 def frame(name: str, value: Any, *, marker: str = MARKER) -> bytes:

@@ -1,4 +1,4 @@
-"""What the agent asks nvidia-smi, in what order, and when it stops asking; the kernel's log; links and slots of PCI."""
+"""What the agent asks nvidia-smi, in what order, and when it stops; the kernel's log; slots and IOMMU of PCI."""
 
 from __future__ import annotations
 
@@ -34,20 +34,17 @@ def stand_in(host: Host, tmp_path: Path, *, unknown: str = "", extra: str = "") 
     """Put an nvidia-smi there that logs its arguments, refuses some fields and lists two GPUs."""
     log = tmp_path / "calls"
     row = "{n}, " + UUID + ", 00000000:0{n}:00.0, NVIDIA H200, 143771, 580.95.05"
-    rows = "\\n".join(row.format(number + 5, n=number + 5) for number in range(2))
+    rows = "".join(f'echo "{row.format(number, n=number)}$more"; ' for number in (5, 6))
     host.smi(
-        f'echo "$LC_ALL $*" >>{log}\n{extra}\n'
+        f'echo "$LC_ALL $*" >>{log}\n{extra}\nmore=; known="{" ".join(smi.FEW_FIELDS)}"\n'
         'for field in $(printf %s "${1#--query-gpu=}" | tr , " "); do\n'
         f'  case " {unknown} " in *" $field "*)\n'
         '    printf \'Field "%s" is not a valid field to query.\\n\\n\' "$field"; exit 2 ;; esac\n'
+        '  case " $known " in *" $field "*) ;; *) more="$more, [N/A]" ;; esac\n'
         "done\n"
-        f'case $1 in --query-gpu=*) printf "{rows}\\n" ;; *) echo "said $*" ;; esac\n'
+        f'case $1 in --query-gpu=*) {rows};; *) echo "said $*" ;; esac\n'
     )
     return log
-
-
-def calls(log: Path) -> list[str]:
-    return [line.partition("--query-gpu=")[0] or line for line in log.read_text().splitlines()]
 
 
 def test_one_query_and_the_further_calls_in_the_c_locale(host: Host, tmp_path: Path) -> None:
@@ -96,14 +93,22 @@ def test_an_unknown_field_that_was_not_asked_for_leaves_the_fewest() -> None:
     assert smi.known_fields(call | {"rc": 0}) == ()
 
 
-def test_nothing_more_is_asked_after_a_slow_or_a_hung_answer(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_more_is_asked_after_a_hung_answer(host: Host, tmp_path: Path) -> None:
     log = stand_in(host, tmp_path, extra='trap "" TERM; echo; while [ -e "$0" ]; do sleep 0.1; done')
     part = ask(host, smi_limit=1.0)["smi"]
     assert part["query"]["call"]["timed_out"] is True
     assert all(part[name] is None for name in ("retry", "version", "topology", "p2p", "processes"))
     assert len(log.read_text().splitlines()) == 1
+
+
+def test_slowness_is_no_hang(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with persistence mode off: the rows are taken, and nothing more is asked."""
+    log = stand_in(host, tmp_path)
+    monkeypatch.setattr(smi, "QUICK", 0.0)
+    part = smi.gather_smi(smi.Root(str(host.root)), 20.0)
+    assert all(part[name] is None for name in ("version", "topology", "p2p", "processes"))
+    assert len(log.read_text().splitlines()) == 1
+    assert (gpus({"smi": part}).state, gpus({"smi": part}).count) == ("ok", 2)
 
 
 def test_a_short_budget_leaves_the_further_calls_out(host: Host, tmp_path: Path) -> None:
@@ -164,6 +169,14 @@ def test_a_moment_in_state_d_forbids_nothing(host: Host, monkeypatch: pytest.Mon
     assert smi.still(smi.Root(str(host.root)), first) == [(4712, "python (x)")]
 
 
+@pytest.mark.parametrize("shell", shells())
+def test_the_shell_starts_none_beside_a_hung_one(host: Host, shell: str) -> None:
+    host.write("/proc/4711/stat", "4711 (nvidia-smi) D 1 4711\n")
+    host.smi("echo never\n")
+    part = ask(host, shell=shell, pythons=NO_PYTHON)["smi"]
+    assert (part["d_state"], part["skipped"], part["query"]) == ([4711], "d-state", None)
+
+
 def test_what_hangs_beside_it_is_named(host: Host) -> None:
     host.write("/proc/4711/stat", "4711 (nvidia-smi) D 1 4711\n")
     host.write("/proc/4712/stat", "4712 (python3) D 1 4711\n")
@@ -179,7 +192,7 @@ def test_the_slot_and_the_iommu_of_a_gpu(host: Host) -> None:
     host.gpu()
     bus = host.at("/sys/bus/pci/devices/0000:05:00.0")
     host.at(port).mkdir(parents=True)
-    os.rename(bus, host.at(port + "/0000:05:00.0"))
+    bus.rename(host.at(port + "/0000:05:00.0"))
     bus.symlink_to(host.at(port + "/0000:05:00.0"))
     host.write(port + "/max_link_width", "8\n")
     host.write("/sys/kernel/iommu_groups/7/type", "DMA-FQ\n")
@@ -230,7 +243,8 @@ def test_no_log_is_a_value_and_a_fifo_blocks_nothing(host: Host) -> None:
     part = ask(host)["kernel"]
     assert (part["path"], part["lines"]) == (None, [])
     assert {tried["path"]: tried["error"] for tried in part["tried"]} == {
-        "/dev/kmsg": "ENOENT", "/var/log/kern.log": "EINVAL", "/var/log/messages": "ENOENT", "/var/log/syslog": "ENOENT",
+        "/dev/kmsg": "ENOENT", "/var/log/kern.log": "EINVAL", "/var/log/messages": "ENOENT",
+        "/var/log/syslog": "ENOENT",
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pytest
 from agent_host import Host, look, shells, this_python, tree
 
 from fleetcheck.agent.evidence import Request
+from fleetcheck.agent.program.smi import FOLDERS
 
 ROWS = "0, GPU-1, 00000000:05:00.0, NVIDIA H200, 9.0, 143771, 580.95.05\n"
 
@@ -37,7 +38,7 @@ def test_every_part_arrives_under_each_shell(host: Host, shell: str) -> None:
     assert next(iter(answer.parts)) == "agent"
     assert list(answer.parts)[-2:] == ["smi", "end"]
     assert set(answer.parts) == {
-        "agent", "system", "driver", "pci", "toolkits", "kernel", "venvs", "smi", "end",
+        "agent", "system", "driver", "pci", "toolkits", "kernel", "processes", "caches", "venvs", "smi", "end",
     }  # fmt: skip
     assert answer.parts["agent"]["executable"] == this_python()
     system = answer.parts["system"]
@@ -67,7 +68,7 @@ def test_nothing_there_is_a_value(host: Host) -> None:
     answer = look(ask(host))
     assert answer.parts["pci"] == {"functions": [], "error": "ENOENT"}
     assert answer.parts["smi"]["path"] is None
-    assert answer.parts["smi"]["searched"] == ["/usr/bin"]
+    assert answer.parts["smi"]["searched"] == list(FOLDERS)
     assert answer.parts["smi"]["query"] is None
     assert answer.parts["venvs"] == {"items": [], "unmatched": []}
 

@@ -16,6 +16,7 @@ from support.program import PROGRAM, call, environ, look, recording
 
 from fleetcheck import __version__
 from fleetcheck.cli import main, reference
+from fleetcheck.report.rows import MORE
 
 HEAVY = ("fabric", "paramiko", "pydantic", "yaml", "tabulate", "ClusterShell", "wcwidth", "cryptography")
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -91,14 +92,27 @@ def test_wrong_usage_is_a_two_and_says_what_is_allowed(tmp_path: Path, args: lis
     assert squeezed(says) in squeezed(done.stderr)
 
 
+def test_no_command_shows_the_help(tmp_path: Path) -> None:
+    done = call(tmp_path)
+    assert done.returncode == 2
+    assert "Usage: fleetcheck [OPTIONS] COMMAND" in done.stderr
+    assert "internal error:" not in done.stderr
+
+
+def test_the_help_names_every_column_beside_the_usual_ones(tmp_path: Path) -> None:
+    said = squeezed(call(tmp_path, "report", "--help").stdout).replace("- ", "-")
+    assert ", ".join(MORE).lower() in said
+
+
 @pytest.mark.parametrize("command", ["audit", "hosts"])
 def test_a_bad_inventory_is_a_two_with_one_line_each(tmp_path: Path, command: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("groups:\n  a:\n    hosts: g[1-2]\n    colour: red\n  b:\n    hosts: h1\n    port: 99999\n")
     done = call(tmp_path, command, "-i", path)
     assert (done.returncode, done.stdout) == (2, "")
-    lines = done.stderr.splitlines()
-    assert [line.partition(": ")[0] for line in lines] == [f"{path}:4", f"{path}:7"]
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"{path}:4:")
+    assert second.startswith(f"{path}:7:")
 
 
 def test_an_inventory_that_is_not_there_is_a_two(tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from support import wheels
 from support.audits import record, target
 from support.fetch import Package, cache_folder, is_here, packages
 from support.sshd import Sshd
+from support.straced import trace
 from support.workshop import VENV, Built, Workshop
 
+from fleetcheck.agent.evidence import Request
 from fleetcheck.demo.tree import Environment
 from fleetcheck.facts.records import Framework, Venv
 from fleetcheck.remote.settings import NO_CONFIG, Limits, Settings
@@ -87,7 +89,18 @@ def matrix(package: Package, workspace: Path, sshd: Sshd) -> tuple[Venv, Environ
     """What an audit says of the environment that holds this release, the environment, and the rules that fired."""
     shop, built, made = stock(workspace, package)
     venv, rules = audited(built, sshd, shop.folder)
+    untouched(shop, built)
     return venv, made, rules
+
+
+def untouched(shop: Workshop, built: Built) -> None:
+    """See that a look at the host writes nothing, opens no GPU and no socket, and imports neither package."""
+    seen = trace(Request(sysroot=str(built.tree.root), venvs=(VENV,), smi_limit=10.0), shop.folder / "strace.log")
+    assert seen.states == ["ran"]
+    assert seen.written == []
+    assert seen.matching(r'"/dev/nvidia|socket\(AF_INET|connect\(') == []
+    assert seen.matching(r"(torch|flashinfer|sglang)/__init__\.py") == []
+    assert list(shop.markers.iterdir()) == []
 
 
 @pytest.fixture
@@ -185,6 +198,7 @@ def caller(sglang: Package, workspace: Path, sshd: Sshd) -> tuple[Framework, Ven
     built, made = shop.stock("stock", BESIDE)
     wheels.install(shop.unpacked["sglang"], made.site, made.bin)
     venv, _ = audited(built, sshd, folder)
+    untouched(shop, built)
     assert venv.fusion is not None
     (found,) = venv.fusion.callers
     return found, venv

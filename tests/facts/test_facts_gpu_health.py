@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,38 @@ def test_what_hangs_in_the_kernel_is_told() -> None:
     smi = {"path": "/x", "skipped": "d-state", "blocked": [{"pid": 4711, "name": "nvidia-smi"}, {"pid": "x"}]}
     found = gpus({"smi": smi})
     assert (found.state, found.blocked) == ("hung", ("nvidia-smi (4711)",))
+
+
+def test_two_h200_as_the_agent_found_them() -> None:
+    found = gpus(json.loads((DATA / "h200" / "parts_two.json").read_text()))
+    assert (found.state, found.count, found.pci_count, found.diagnostics) == ("ok", 2, 2, ())
+    assert (found.link, found.nvlink, found.links, found.p2p) == ("NV18", True, {"0-1": "NV18"}, {"0-1": "OK"})
+    assert (found.driver, found.driver_userspace, found.kernel_module) == ("580.159.04", "580.159.04", "open")
+    assert (found.iommu, found.surroundings, found.xids, found.unsupported) == ("off", "docker", (), ())
+    for device in found.devices:
+        assert (device.compute_capability, device.compute_capability_basis) == ("9.0", "reported")
+        assert (device.pcie_width, device.pcie_width_max, device.pcie_generation) == (16, 16, 5)
+        assert (device.persistence, device.ecc, device.mig, device.rows_pending) == (True, True, False, False)
+        assert (device.recovery_action, device.slowdown, device.ecc_uncorrected) == (None, (), 0)
+
+
+HOSTILE: tuple[Any, ...] = (None, True, -1, 10**30, "", "\x1b[4m\0, ,", "0" * 70000, [], {}, [{"x": [None]}])
+
+
+def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a JSON value at which another value could stand."""
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [one for key in keys for one in [(*here, key), *places(value[key], (*here, key))]]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda one: repr(one)[:20])
+def test_any_value_at_any_place_is_borne(hostile: Any) -> None:
+    text = (DATA / "h200" / "parts_two.json").read_text()
+    for place in places(json.loads(text)):
+        parts = json.loads(text)
+        holder = parts
+        for key in place[:-1]:
+            holder = holder[key]
+        holder[place[-1]] = hostile
+        found = gpus(parts)
+        assert len(found.model_dump_json()) < 200_000

@@ -70,6 +70,8 @@ def parts_of(case: dict[str, Any]) -> dict[str, Any]:
         parts["pci"] = {"functions": functions + case.get("pci_more", []), "error": case.get("pci_error")}
     if "proc" in case:
         parts["driver"] = {"proc_version": {"path": "/proc/driver/nvidia/version", "text": case["proc"]}}
+    if "kernel" in case:
+        parts["system"] = {"kernel": case["kernel"]}
     if case.get("no_driver"):
         gone = {"path": "/x", "error": "ENOENT"}
         parts["driver"] = {"proc_version": gone, "module_version": gone, "devices": []}

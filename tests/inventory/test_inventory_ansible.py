@@ -273,6 +273,33 @@ def test_a_password_is_refused_and_not_repeated(kind: str, tmp_path: Path) -> No
     assert "83746512" not in "\n".join(lines)
 
 
+@pytest.mark.parametrize(
+    "text", [f"[gpu]\ngpu01\n[gpu:vars]\nansible_password {SECRET}\n", f"gpu01 password {SECRET}\n[x]\n"]
+)
+def test_a_line_that_ansible_cannot_read_is_not_repeated_with_its_password(text: str, tmp_path: Path) -> None:
+    lines = errors(tmp_path, text)
+    assert "ansible-inventory gives no host; this is no fleet" in lines[-1]
+    assert SECRET not in "\n".join(lines)
+
+
+def test_a_whole_file_that_is_encrypted_holds_no_readable_password(tmp_path: Path) -> None:
+    vault = PROGRAM.replace("ansible-inventory", "ansible-vault") if PROGRAM else ""
+    key = tmp_path / "key"
+    key.write_text("k\n")
+    folder = tmp_path / "inv" / "group_vars" / "all"
+    folder.mkdir(parents=True)
+    (tmp_path / "inv" / "hosts").write_text("[gpu]\ngpu01\n")
+    secret = folder / "vault.yml"
+    secret.write_text(f"ansible_become_pass: {SECRET}\n")
+    with pytest.raises(InputError, match="ansible_become_pass: an inventory holds no secrets"):
+        read(tmp_path / "inv")
+    subprocess.run(
+        [vault, "encrypt", "--vault-password-file", str(key), str(secret)], check=True, capture_output=True
+    )
+    Path(os.environ["ANSIBLE_CONFIG"]).write_text(f"[defaults]\nvault_password_file = {key}\n")
+    assert [target.name for target in load(tmp_path / "inv").targets] == ["gpu01"]
+
+
 def test_a_password_that_the_inventory_does_not_hold_is_left_alone(tmp_path: Path) -> None:
     text = """\
 all:

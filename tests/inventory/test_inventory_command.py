@@ -89,3 +89,74 @@ def test_help_needs_neither_pydantic_nor_yaml() -> None:
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
     assert done.stderr == "[]\n"
     assert "PATTERN" in done.stdout
+
+
+SITE = """\
+defaults: {user: audit}
+groups:
+  site: {children: [serving], port: 2222}
+  serving: {hosts: "gpu[01-02]", expect: {gpus: 8}}
+hosts:
+  gpu02: {user: root}
+  gpu03:
+"""
+
+
+def test_where_each_value_of_one_host_comes_from(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(SITE)
+    done = hosts("-i", str(path), "--explain", "--format", "json", "gpu02")
+    rows = {row["key"]: (row["value"], row["place"]) for row in json.loads(done.stdout)}
+    assert rows["host"] == ("gpu02", f"{path}:4:13")
+    assert rows["groups"] == ("serving, site", f"{path}:4:3, {path}:3:3")
+    assert rows["user"] == ("root", f"{path}:6:11")
+    assert rows["port"] == ("2222", f"{path}:3:31")
+    assert rows["expect.gpus"] == ("8", f"{path}:4:43")
+    assert rows["proxy_jump"] == ("", "ssh config")
+    assert rows["venvs"] == ("running, usual", "default")
+    lines = hosts("-i", str(path), "--explain", "gpu01").stdout.splitlines()
+    assert lines[0].split() == ["key", "value", "from"]
+    assert [line.split() for line in lines if line.startswith("user")] == [["user", "audit", f"{path}:1:12"]]
+
+
+def test_only_one_host_is_explained() -> None:
+    done = hosts("-i", "gpu01,gpu02", "--explain")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--explain is for one host; 2 are selected." in done.stderr
+
+
+def test_the_graph_of_groups(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(SITE)
+    done = hosts("-i", str(path), "--format", "graph")
+    assert done.stdout == (
+        "all: 3 hosts\n  site: 2 hosts\n    serving: 2 hosts, gpu[01-02]\n  without a group: 1 host, gpu03\n"
+    )
+    assert hosts("-i", str(path), "--format", "graph", "gpu03").stdout == (
+        "all: 1 host\n  without a group: 1 host, gpu03\n"
+    )
+
+
+def test_warnings_are_lines_on_standard_error(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_bytes(b"\xef\xbb\xbfhosts:\r\n  gpu01: {user:\troot}\r\n")
+    done = hosts("-i", str(path), "--format", "json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["targets"][0]["user"] == "root"
+    assert done.stderr.splitlines() == [
+        f"warning: {path}:1:1: a byte-order mark (BOM); it is left out; save the file without",
+        f"warning: {path}:1:7: lines end in CRLF; save the file with LF",
+        f"warning: {path}:2:16: a tab; YAML aligns by spaces alone, write spaces",
+    ]
+
+
+def test_a_waiver_of_an_unknown_rule(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(
+        "hosts: {gpu01: }\nwaivers:\n  - {rule: csrc-mising, hosts: gpu01, reason: r, until: 2099-01-01}\n"
+    )
+    done = hosts("-i", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        f"{path}:3: waivers[0]: no rule is called csrc-mising; did you mean csrc-missing"
+    )

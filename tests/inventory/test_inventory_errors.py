@@ -81,7 +81,7 @@ def test_folders(tmp_path: Path) -> None:
         f"{c}: cannot be read: No such file or directory",
         f"{b}:1:1: defaults: given twice (first in {a}:1)",
         f"{b}:2:9: hosts.gpu01: gpu01 is defined twice (first in {a}:2)",
-        f"{b}:4:3: groups.g: the group is defined twice (first in {a}:3)",
+        f"{b}:4:10: groups.g: the group is defined twice (first in {a}:3)",
         f"{d}:1:1: a list at the top; an inventory is a mapping of defaults, groups, hosts, waivers, maintenance",
     ]
 

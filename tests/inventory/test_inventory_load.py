@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetcheck.errors import InputError
+from fleetcheck.errors import InputError, Problem
 from fleetcheck.inventory import dump
 from fleetcheck.inventory.load import load, parse, read
 from fleetcheck.inventory.model import Expect, Inventory, Target, VenvItem
-from fleetcheck.inventory.source import Text
+from fleetcheck.inventory.source import Text, decode
 
 INVENTORIES = Path(__file__).parents[2] / "inventories"
 
@@ -53,6 +53,30 @@ hosts:
     assert (h2.user, h2.port, h2.expect.files, h2.expect.nvcc) == ("h", 2, {"/b": "b" * 64}, "13")
     assert (h3.user, h3.port, h3.groups, h3.venvs) == ("d", 1, (), (VenvItem(path="/d"),))
     assert h3.expect == Expect(gpus=8, driver=">=1", files={"/a": "a" * 64})
+
+
+def test_one_way_through_gateways_takes_the_place_of_the_other() -> None:
+    inventory = of(
+        """
+defaults: {proxy_jump: far}
+groups:
+  top: {children: [low], proxy_command: nc %h %p}
+  low: {hosts: [a, b], user: u}
+  other: {hosts: c, proxy_jump: near}
+hosts: {b: {proxy_jump: none}, d: }
+"""
+    )
+    ways = {one.name: (one.proxy_jump, one.proxy_command) for one in inventory.targets}
+    assert ways == {"a": (None, "nc %h %p"), "b": ("none", None), "c": ("near", None), "d": ("far", None)}
+
+
+def test_two_ways_in_one_place_are_an_error() -> None:
+    with pytest.raises(InputError, match=r"hosts.a: proxy_jump and proxy_command exclude each other; give one"):
+        of("hosts: {a: {proxy_jump: x, proxy_command: nc %h %p}}")
+    text = "groups:\n  a: {hosts: x, proxy_jump: j}\n  b: {hosts: x, proxy_command: nc %h %p}\n"
+    with pytest.raises(InputError, match=r"site.yaml:3:\d+: groups.b.proxy_command: the group a sets another way"):
+        of(text)
+    of(text + "hosts: {x: {proxy_jump: none}}\n")
 
 
 def test_nothing_set_leaves_everything_to_ssh_config() -> None:
@@ -271,12 +295,16 @@ HOST = st.fixed_dictionaries(
         "identity_file": st.sampled_from(["/k", "/k y"]),
         "known_hosts": st.just("/dev/null"),
         "proxy_jump": st.sampled_from(["none", "a,b@c:22"]),
+        "proxy_command": st.sampled_from(["none", "nc -x 'a b' %h %p # c"]),
+        "ssh_config": st.sampled_from(["none", "/etc/fleet config"]),
+        "connection": st.sampled_from(["ssh", "local", "docker"]),
+        "rules": st.dictionaries(st.sampled_from(["csrc-*", "pcie-width"]), st.sampled_from(["info", "ignore"])),
         "sudo": st.booleans(),
         "sysroot": st.sampled_from(["/", "/mnt/x", "/mnt/x/"]),
         "venvs": st.lists(ITEM, max_size=3, unique=True),
         "expect": EXPECT,
     },
-)
+).map(lambda one: {key: one[key] for key in one if key != "proxy_jump" or "proxy_command" not in one})
 
 
 @st.composite
@@ -300,3 +328,59 @@ def test_what_is_written_out_resolves_to_the_same(document: dict) -> None:
     again = of(dump.to_yaml(first, first.targets))
     assert again == first
     assert dump.to_yaml(again, again.targets) == dump.to_yaml(first, first.targets)
+
+
+WORDS = st.sampled_from([
+    "hosts", "groups", "defaults", "children", "vars", "all", "port", "user", "expect", "gpus", "venvs", "waivers",
+    "proxy_command", "ansible_host", "gpu[01-03]", "a,b", "[x]", "{", "}", "[", "]", ":", ": ", "- ", "\n", "  ",
+    "\t", "\r\n", "'", '"', "&a ", "*a", "<<", "!!x ", "#", "|", ">", "022", "no", "~", "\ufeff", "@x", "é",
+    "Host x", "=",
+])  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(WORDS | st.text(max_size=4), max_size=25).map("".join))
+def test_random_yaml_is_an_inventory_or_an_input_error(text: str) -> None:
+    problems: list[Problem] = []
+    texts = decode("site.yaml", text.encode("utf-8", "surrogatepass"), problems)
+    try:
+        parse("site.yaml", texts, problems)
+    except InputError as error:
+        assert error.problems
+        assert all("\n" not in str(one) for one in error.problems)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(WORDS | st.text(max_size=4), max_size=25).map("".join))
+def test_random_text_of_any_kind_is_an_inventory_or_an_input_error(text: str) -> None:
+    from fleetcheck.inventory.kinds import form_of
+
+    form = form_of(text)
+    if form in ("ansible", "script"):
+        return  # Ansible's own parsers read it, in a process of their own
+    try:
+        load("-", stdin=io.StringIO(text))
+    except InputError as error:
+        assert error.problems
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 70000) | st.text(max_size=6) | st.sampled_from(["a", "gpu[1-3]"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["hosts", "a", "port", "groups", "expect", "user", "vars"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(VALUES)
+def test_random_json_is_an_inventory_or_an_input_error(value: object) -> None:
+    for document in (value, {"_meta": {"hostvars": value}, "g": value}, {"_meta": {"hostvars": {"h": value}}}):
+        try:
+            load("-", stdin=io.StringIO(json.dumps(document)))
+        except InputError as error:
+            assert error.problems

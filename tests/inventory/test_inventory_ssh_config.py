@@ -41,7 +41,7 @@ CONFIGS: dict[str, tuple[str, list[str]]] = {
     ),
     "proxy-command": (
         (
-            "Host a\n  ProxyCommand nc -X connect -x proxy:3128 %h %p\nHost b\n  ProxyCommand none\n  ProxyJump x\n"
+            "Host a\n  ProxyCommand nc -X connect -x proxy:80 %h %p\nHost b\n  ProxyCommand none\n  ProxyJump x\n"
             "Host *\n  ProxyCommand ssh -W %h:%p hop\n"
         ),
         ["a", "b"],

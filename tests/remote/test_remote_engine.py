@@ -94,6 +94,21 @@ def test_own_threads(sshd: Sshd) -> None:
     assert {evidence.outcome for evidence in found.values()} == {"checked"}
 
 
+def test_begun_looks_are_told(sshd: Sshd) -> None:
+    begun: list[str] = []
+    used = settings(workers=2)
+    targets = [sshd.target(f"host{number}", venvs=()) for number in range(3)] + [
+        sshd.target("closed", port=free_port())
+    ]
+    ended = []
+    for target, _ in engine.run(
+        targets, Reach(used), settings=used, on_begin=lambda target: begun.append(target.name)
+    ):
+        assert target.name in begun
+        ended.append(target.name)
+    assert sorted(begun) == sorted([*ended, "closed"]), "the second chance begins anew"
+
+
 def test_no_target() -> None:
     assert run([], settings()) == {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,15 @@ def test_thousand_hosts(tmp_path: Path) -> None:
         assert audited.wrong == []
         assert audited.memory < MEMORY_MIB
         assert fleet.sshd.wait_idle()
+
+
+def test_benchmark_reaches_all_hosts_with_every_client() -> None:
+    """A benchmark whose peers fail would flatter us."""
+    pytest.importorskip("asyncssh")
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "fleet.py"
+    command = [sys.executable, str(script), "--sizes", "2", "--far-side", "both"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=AMPLE)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    rows = [line.split("|")[1:-1] for line in ended.stdout.splitlines() if line.startswith("| 2 ")]
+    assert [row[1].strip() for row in rows] == ["fleetcheck", "ssh", "ssh curve25519", "asyncssh"] * 2
+    assert {row[-1].strip() for row in rows} == {"0"}

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import date
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support.healthy_host import facts, target
 from test_rules_cases import KINDS, load, matches
-from test_rules_judge import HOSTS
+from test_rules_judge import HOST_FACTS, HOSTS
 
+from fleetcheck import baseline
+from fleetcheck.agent.evidence import Evidence
+from fleetcheck.differences import fold
 from fleetcheck.errors import InputError
-from fleetcheck.facts.records import System, kind_of
-from fleetcheck.inventory.model import Waiver
+from fleetcheck.facts.records import HostFacts, System, kind_of
+from fleetcheck.inventory.load import load as load_inventory
+from fleetcheck.inventory.model import Target, Waiver
 from fleetcheck.inventory.nodes import expand
+from fleetcheck.judge import Policy, new_run, pipeline
+from fleetcheck.report import fold as page
 from fleetcheck.rules import outliers
 from fleetcheck.rules.catalog import RULES
 from fleetcheck.rules.choice import Choice, choose, named
@@ -152,3 +162,44 @@ def test_healthy_hosts_of_many_kinds_are_no_outliers_of_each_other() -> None:
         )
     ]
     assert not judge_fleet(hosts, {}, waivers=(), day=DAY)
+
+
+def results(known: list[HostFacts]) -> list[Any]:
+    """Return a host of a run for each of these facts."""
+    hosts = []
+    for number, facts_of_one in enumerate(known):
+        target_of_one = Target(name=f"gpu{number}")
+        *_, last = pipeline(
+            [target_of_one], [(target_of_one, Evidence(f"gpu{number}", "checked"))], new_run("t"), Policy()
+        )
+        (host,) = last.run.hosts  # type: ignore[union-attr]
+        update = {name: getattr(facts_of_one, name) for name in ("system", "gpus", "toolkits", "venvs")}
+        hosts.append(host.model_copy(update=update))
+    return hosts
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(HOST_FACTS, min_size=1, max_size=3))
+def test_no_facts_make_the_fleet_s_part_raise(known: list[HostFacts]) -> None:
+    hosts = results(known)
+    looks = [
+        Member(f"{one.name}-{copy}", ("rtx",), "checked", None, None, one.gpus, one.toolkits, one.venvs)
+        for one in hosts
+        for copy in range(6)
+    ]
+    for finding in judge_fleet(looks, {}, waivers=(), day=DAY):
+        finding.model_dump_json()
+        assert len(finding.message) < 4000
+    text = page.render(fold(hosts), wide=True, colour=False)
+    assert text.replace("\n", "").isprintable()
+    written = baseline.render(hosts, run="r")
+    assert yaml.safe_load(written)["groups"]["baseline"].keys() <= {"hosts", "expect", "venvs"}
+    assert written.isascii()
+    for venv in {venv.path for one in hosts for venv in one.venvs}:
+        assert not venv or venv.isprintable() or venv not in written
+
+
+def test_a_baseline_of_any_healthy_host_loads() -> None:
+    for case in HOSTS["healthy"]:
+        (host,) = results([facts(case)])
+        load_inventory("-", stdin=io.StringIO(baseline.render([host], run="r")))

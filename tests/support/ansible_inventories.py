@@ -1,4 +1,4 @@
-"""Twelve Ansible inventories, written as public projects write theirs: files by their path, and where Ansible begins.
+"""Twelve Ansible inventories, as public projects write theirs: files by their path, and where Ansible begins.
 
 ``EXECUTABLE`` holds those that are programs. Jinja is left out: ``ansible-inventory`` does not fill it in.
 """

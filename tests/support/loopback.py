@@ -2,7 +2,7 @@
 
 In: a folder and a number of hosts. Out: an inventory, an ssh config and known_hosts that lead every name to the
 one daemon. All names share one made host, whose environment and nvidia-smi the agent looks at; where ``recorded``,
-the daemon plays that look's answer back in place of running the agent, so that a thousand hosts fit on one machine.
+the daemon plays that look's answer back in place of running the agent: a thousand hosts then fit on one machine.
 """
 
 from __future__ import annotations

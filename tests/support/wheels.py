@@ -1,8 +1,8 @@
 """Real packages for the tests: a fetched wheel, unpacked once and installed by hard links.
 
 In: the wheels and source archives that ``make fetch`` brought. Out: ``site-packages`` folders as pip leaves them,
-with the files that pip adds (``INSTALLER``, ``REQUESTED``, the console script) and their rows in RECORD. Nothing of
-a package runs.
+with the files that pip adds (``INSTALLER``, ``REQUESTED``, the console script) and their rows in RECORD. Nothing
+of a package runs.
 """
 
 from __future__ import annotations

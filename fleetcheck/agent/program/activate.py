@@ -80,10 +80,9 @@ class Talk:
 def look(root: Root, item: Dict[str, Any], source: bytes, limits: "Tuple[float, float]") -> str:
     """Return the part ``venv/N`` as JSON. ``limits``: seconds for the activation, and for the interpreter."""
     value: Dict[str, Any] = {
-        "index": item["index"], "path": root.show(root.at(item["path"])), "real": item["real"], "item": item["item"],
-        "origin": item["origin"],
-        "state": "ran", "error": item["error"], "rc": None, "stderr": "",
-        "cfg": None, "activation": None,
+        "index": item["index"], "path": root.show(root.at(item["path"])), "real": item["real"],
+        "item": item["item"], "origin": item["origin"], "state": "ran", "error": item["error"], "rc": None,
+        "stderr": "", "cfg": None, "activation": None,
     }  # fmt: skip
     if item["state"] != "present" or item["python"] is None:
         states = {"missing": "missing", "unreadable": "unreadable", "hung": "hung"}

@@ -79,9 +79,15 @@ def describe_dist(root: Root, folder: str) -> Dict[str, Any]:
     }
 
 
-def rows(path: str) -> "Iterator[Tuple[str, str, str]]":
-    """Yield path, hash and size of every row of a RECORD. It is CSV, but almost no row needs its quoting."""
-    for line in read_bytes(path, RECORD_LIMIT).decode("utf-8", "replace").splitlines():
+def rows(lines: "List[str]", prefixes: "Tuple[str, ...]") -> "Iterator[Tuple[str, str, str]]":
+    """Yield path, hash and size of the rows of a RECORD whose path begins so.
+
+    It is CSV, but almost no row needs its quoting.
+    """
+    wanted = (*prefixes, '"')
+    for line in lines:
+        if not line.startswith(wanted):
+            continue
         if line.startswith('"'):
             import csv
 
@@ -99,11 +105,18 @@ class Record:
     """The rows of the newest RECORD that speaks of one package folder: path to (sha256 or "", size or None).
 
     ``known`` is False where there is none. Two dist-infos stay behind after a broken upgrade; what was
-    written last is what the files should be.
+    written last is what the files should be. ``only`` are the beginnings of the paths that are wanted.
     """
 
-    def __init__(self, dists: "List[Dict[str, Any]]", folders: "List[str]", package: "str | None") -> None:
+    def __init__(
+        self,
+        dists: "List[Dict[str, Any]]",
+        folders: "List[str]",
+        package: "str | None",
+        only: "Tuple[str, ...]" = ("",),
+    ) -> None:
         self.known = False
+        self.only = only
         self.files: "Dict[str, Tuple[str, int | None]]" = {}
         newest = -1.0
         for dist, folder in zip(dists, folders):  # noqa: B905  strict= needs Python 3.10
@@ -126,10 +139,10 @@ class Record:
             ours = False
         prefix = os.path.basename(package or "") + "/"
         files: "Dict[str, Tuple[str, int | None]]" = {}
-        count = 0
-        for name, digest, size in rows(folder + "/RECORD"):
-            count += 1
-            if ours and name.startswith(prefix):
+        lines = read_bytes(folder + "/RECORD", RECORD_LIMIT).decode("utf-8", "replace").splitlines()
+        count = sum(map(bool, lines))
+        for name, digest, size in rows(lines, tuple(prefix + one for one in self.only)) if ours else ():
+            if name.startswith(prefix):
                 files[name[len(prefix) :]] = (
                     digest[7:] if digest.startswith("sha256=") else "",
                     int(size) if size.isdigit() else None,

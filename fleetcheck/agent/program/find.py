@@ -141,14 +141,51 @@ def find_running(root: Root) -> "List[Dict[str, Any]]":
     for pid in sorted((name for name in os.listdir(root.at("/proc")) if name.isdigit()), key=int):
         if int(pid) == os.getpid():
             continue
+        apart = namespace_apart(root, pid)
         for prefix in prefixes(root, root.at("/proc/" + pid)):
-            if prefix in seen or len(seen) >= MOST:
+            if (prefix if apart is None else apart + prefix) in seen or len(seen) >= MOST:
+                continue
+            if apart is not None and not same_folder(root, pid, prefix):
+                seen.add(apart + prefix)
+                inner = contained_item(root, pid, prefix, apart)
+                found += [inner] if inner is not None else []
+                continue
+            if prefix in seen:
                 continue
             seen.add(prefix)
             one = describe(root, prefix, "running", "running")
             if one["python"] is not None and serves(root, prefix):
                 found.append(one)
     return found
+
+
+def namespace_apart(root: Root, pid: str) -> "str | None":
+    """Return a process's mount namespace where it is not the agent's; None also where it may not be read."""
+    try:
+        theirs, ours = (os.readlink(root.at("/proc/" + one + "/ns/mnt")) for one in (pid, "self"))
+    except OSError:
+        return None
+    return None if theirs == ours else theirs
+
+
+def same_folder(root: Root, pid: str, prefix: str) -> bool:
+    """Whether a process of another mount namespace means the folder that has this path here."""
+    try:
+        return os.path.samefile(root.at("/proc/" + pid + "/root" + prefix), root.at(prefix))
+    except OSError:
+        return False
+
+
+def contained_item(root: Root, pid: str, prefix: str, namespace: str) -> "Dict[str, Any] | None":
+    """Return the item of an environment of a container, which is read through /proc/PID/root and not executed."""
+    place = "/proc/" + pid + "/root" + prefix
+    if not serves(root, place):
+        return None
+    return {
+        "path": place, "item": "running", "origin": "running", "state": "present", "error": None,
+        "kind": "container", "script": None, "python": None, "real": None, "id": None, "pid": int(pid),
+        "inside": prefix, "namespace": namespace,
+    }  # fmt: skip
 
 
 def prefixes(root: Root, process: str) -> "Iterator[str]":

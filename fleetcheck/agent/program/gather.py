@@ -14,11 +14,14 @@ import time
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from fleetcheck.agent.program.activate import look
+from fleetcheck.agent.program.caches import cache_bases, gather_caches
+from fleetcheck.agent.program.container import look_contained
 from fleetcheck.agent.program.find import find_listed, find_running, find_usual, merge
 from fleetcheck.agent.program.hardware import gather_driver, gather_pci, gather_toolkits
 from fleetcheck.agent.program.jobs import ENDINGS, Job, kill_group, reap
 from fleetcheck.agent.program.kernel_log import gather_kernel_log
 from fleetcheck.agent.program.processes import LIFELINE, Lifeline, lifeline, write_all
+from fleetcheck.agent.program.serving import gather_processes
 from fleetcheck.agent.program.smi import gather_smi
 from fleetcheck.agent.program.system import gather_system
 from fleetcheck.agent.program.values import Root, dumps, problem
@@ -92,6 +95,7 @@ class Agent:
         ):  # fmt: skip
             self.job(name, lambda gather=gather: dumps(gather(self.root)).encode(), PART_LIMIT)  # type: ignore[misc]
         self.find()
+        self.job("processes", lambda: marshal.dumps(gather_processes(self.root)), PART_LIMIT, self.serving)
         reason = "done"
         while self.jobs or self.waiting or self.smi == "waiting":
             self.start_more()
@@ -99,6 +103,18 @@ class Agent:
                 reason = "limit"
                 break
         self.stop(reason)
+
+    def serving(self, answer: "Optional[bytes]", why: str) -> None:
+        """Frame the processes that serve, then look at the caches: the login's, and theirs."""
+        processes: "List[Dict[str, Any]]" = []
+        if answer is None:
+            self.errors.append("processes: " + why)
+        else:
+            value = marshal.loads(answer)
+            processes = value["items"]
+            self.frame("processes", dumps(value).encode())
+        bases = cache_bases(self.root, dict(os.environ), processes)
+        self.job("caches", lambda: dumps(gather_caches(self.root, bases)).encode(), PART_LIMIT)
 
     def find(self) -> None:
         """Start one job for each entry and each kind of discovery; a dead mount holds up only its own."""
@@ -132,7 +148,10 @@ class Agent:
             self.errors.append("venvs: %d found, %d looked at" % (len(items), MOST_VENVS))
         self.waiting = items[:MOST_VENVS]
         keys = ("index", "path", "item", "origin", "state")
-        shown = [{key: item[key] for key in keys} for item in self.waiting]
+        more = ("namespace", "inside")
+        shown = [
+            {key: item[key] for key in (*keys, *(key for key in more if key in item))} for item in self.waiting
+        ]
         self.frame("venvs", dumps({"items": shown, "unmatched": unmatched}).encode())
 
     def start_more(self) -> None:
@@ -156,6 +175,8 @@ class Agent:
             self.frame("venv/%d" % item["index"], answer or dumps(blind(item, why)).encode())
 
         def work() -> bytes:
+            if item["kind"] == "container":
+                return look_contained(self.root, item, self.inside, interpreter).encode()
             return look(self.root, item, self.inside, (activation, interpreter)).encode()
 
         self.job("venv/%d" % item["index"], work, 3 * activation + interpreter + PART_LIMIT, looked)
@@ -225,8 +246,8 @@ def blind(item: Dict[str, Any], why: str) -> Dict[str, Any]:
     late = why == "limit"
     return {
         "index": item["index"], "path": item["path"], "real": item["real"], "item": item["item"],
-        "origin": item["origin"], "state": "hung" if late else "broken", "error": "timeout" if late else why, "rc": None, "stderr": "",
-        "cfg": None, "activation": None,
+        "origin": item["origin"], "state": "hung" if late else "broken", "error": "timeout" if late else why,
+        "rc": None, "stderr": "", "cfg": None, "activation": None,
     }  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from typing import Any, Dict, List
 from fleetcheck.agent.program.constant import named_csrc
 from fleetcheck.agent.program.distributions import PACKAGES, PROVIDERS, Record, describe_dist, find_dists
 from fleetcheck.agent.program.frameworks import FRAMEWORK_FILES, cubins, framework_files, prebuilt, shadows
-from fleetcheck.agent.program.sources import describe_csrc, describe_file, flashinfer_files
+from fleetcheck.agent.program.sources import RECORDED, describe_csrc, describe_file, flashinfer_files
+from fleetcheck.agent.program.tools import gather_tools
 from fleetcheck.agent.program.values import Root, allowed_env, dumps, problem, short
 
 
@@ -73,11 +74,11 @@ def package(root: Root, name: str, folders: "List[str]") -> Dict[str, Any]:
 
 def _files(root: Root, name: str, place: str, folders: "List[str]", value: Dict[str, Any]) -> None:
     if name == "torch":
-        record = Record(value["dists"], folders, place)
+        record = Record(value["dists"], folders, place, ("version.py",))
         value["files"] = [describe_file(root, place, "version.py", record)]
         value["checked"] = int(value["files"][0]["record"] in ("match", "mismatch", "missing"))
     elif name == "flashinfer":
-        record = Record(value["dists"], folders, place)
+        record = Record(value["dists"], folders, place, RECORDED)
         value["gates"] = []
         value["files"], value["checked"], errors = flashinfer_files(root, place, record, value["gates"])
         value["error"] = "; ".join(errors)[:300] or None
@@ -85,7 +86,7 @@ def _files(root: Root, name: str, place: str, folders: "List[str]", value: Dict[
         value["prebuilt"] = prebuilt(root, place + "/data/aot")
         value["shadows"] = shadows(root, os.environ, user_site(), name, place)
     elif name in FRAMEWORK_FILES:
-        record = Record(value["dists"], folders, place)
+        record = Record(value["dists"], folders, place, FRAMEWORK_FILES[name])
         value["files"], value["checked"] = framework_files(root, name, place, record)
     elif name == "flashinfer_cubin":
         value["cubins"] = cubins(place)
@@ -122,6 +123,12 @@ def user_site() -> "str | None":
     return "%s/lib/python%d.%d/site-packages" % ((base,) + sys.version_info[:2]) if base[:1] == "/" else None
 
 
+def headers() -> str:
+    """Return the folder of this interpreter's headers; sysconfig, which knows it, is slow to import."""
+    version = "%d.%d" % sys.version_info[:2]
+    return sys.base_prefix + "/include/python" + version + str(getattr(sys, "abiflags", ""))
+
+
 def tell(result: int) -> None:
     """Write the two lines of this environment: its variables, and what its interpreter sees."""
     root = Root(sys.argv[1])
@@ -132,7 +139,9 @@ def tell(result: int) -> None:
         if name == "flashinfer_jit_cache":
             names += tuple(sorted(one for one in dists if one.startswith(PROVIDERS)))
         packages[name] = package(root, name, [folder for one in names for folder in dists.get(one, [])])
-    line = dumps({"interpreter": interpreter(root), "packages": packages}).encode() + b"\n"
+    tools = gather_tools(root, os.environ, headers())
+    value = {"interpreter": interpreter(root), "packages": packages, "tools": tools}
+    line = dumps(value).encode() + b"\n"
     view = memoryview(line)
     while view:
         view = view[os.write(result, view) :]

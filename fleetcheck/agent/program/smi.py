@@ -31,14 +31,14 @@ AGAIN = 1.0
 def gather_smi(root: Root, limit: float) -> Dict[str, Any]:
     """Return the part ``smi``. ``limit`` is seconds for all calls together."""
     deadline = time.monotonic() + limit
-    folders = ["/usr/bin"] if root.prefix else [*os.environ.get("PATH", "").split(":"), *FOLDERS]
+    folders = [*([] if root.prefix else os.environ.get("PATH", "").split(":")), *FOLDERS]
     searched = list(dict.fromkeys(folder for folder in folders if folder.startswith("/")))
     path = which(root, "nvidia-smi", ":".join(searched))
     value: Dict[str, Any] = {
         "path": None if path is None else root.show(path),
         "searched": [root.show(folder) for folder in searched][:64],
-        "d_state": [], "blocked": [], "skipped": None, "version": None, "query": None, "retry": None, "others": None,
-        "mig": None, "topology": None, "p2p": None, "processes": None,
+        "d_state": [], "blocked": [], "skipped": None, "version": None, "query": None, "retry": None,
+        "others": None, "mig": None, "topology": None, "p2p": None, "processes": None,
     }  # fmt: skip
     before = blocked(root)
     value["d_state"] = stuck(root, before)

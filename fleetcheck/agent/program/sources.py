@@ -6,7 +6,7 @@ import binascii
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from fleetcheck.agent.program.cuts import gate_rows
+from fleetcheck.agent.program.cuts import MAJORS, gate_rows
 from fleetcheck.agent.program.distributions import Record
 from fleetcheck.agent.program.system import sha256_of
 from fleetcheck.agent.program.values import TEXT_LIMIT, Root, problem, read_bytes
@@ -37,9 +37,42 @@ OPTIONAL = (
     *GATED,
 )
 WATCHED = ("jit/", "comm/", "data/include/flashinfer/comm/", "data/csrc/trtllm_")
+# Rows of RECORD that are needed; most of the 18,000 of a new release are of vendored headers.
+RECORDED = (*WATCHED, *TEXTS, *GATED, "data/csrc/", "csrc/")
+MAJORS_BYTES = MAJORS.encode()
 FILE_LIMIT = 16 << 20
 MOST_FILES = 2000
 MOST_BELOW = 50000
+
+
+class Seen:
+    """What is found out once for all files: the hash function, and real paths of folders."""
+
+    hasher: "Optional[Callable[[bytes], Any]]" = None
+    folders: Dict[str, str] = {}
+
+
+def digest(data: bytes) -> str:
+    """Return the sha256 in hex. Over the megabytes of a package OpenSSL's is worth its start."""
+    if Seen.hasher is None:
+        try:
+            from _hashlib import openssl_sha256
+
+            openssl_sha256(b"")
+            Seen.hasher = openssl_sha256
+        except Exception:
+            return sha256_of(data)  # an interpreter without OpenSSL, or one that forbids it
+    return str(Seen.hasher(data).hexdigest())
+
+
+def real_path(path: str) -> str:
+    """Return the real path of a file; that of its folder is resolved once."""
+    folder, _, name = path.rpartition("/")
+    if os.path.islink(path):
+        return os.path.realpath(path)
+    if folder not in Seen.folders:
+        Seen.folders[folder] = os.path.realpath(folder)
+    return Seen.folders[folder] + "/" + name
 
 
 def cut_functions(text: str) -> str:
@@ -84,7 +117,7 @@ def describe_file(
     try:
         info = os.stat(path)
         value.update(size=info.st_size, mtime=info.st_mtime, ctime=info.st_ctime, uid=info.st_uid)
-        value["real"] = root.show(os.path.realpath(path))
+        value["real"] = root.show(real_path(path))
         data = read_bytes(path, FILE_LIMIT + 1)
     except Exception as error:
         value["error"] = problem(error)
@@ -94,7 +127,7 @@ def describe_file(
     if len(data) > FILE_LIMIT:
         value["error"], value["record"] = "larger than %d bytes" % FILE_LIMIT, "unreadable"
         return value
-    value["sha256"] = sha256_of(data)
+    value["sha256"] = digest(data)
     if record.known:
         value["record"] = "unlisted" if listed is None else compare(value["sha256"], listed[0])
     if read is not None:
@@ -121,8 +154,11 @@ def _add_text(value: Dict[str, Any], name: str, text: str) -> None:
         value["text"], value["cut"] = cut_functions(text)[:TEXT_LIMIT], "functions"
 
 
-def below(folder: str, most: int = MOST_BELOW) -> "Iterator[Tuple[str, os.stat_result]]":
-    """Yield every regular file below a folder, its path from there and stat. Links are followed, loops are not."""
+def below(folder: str, most: int = MOST_BELOW, first: str = "") -> "Iterator[Tuple[str, os.stat_result]]":
+    """Yield every regular file below a folder, its path from there and stat. Links are followed, loops are not.
+
+    Of the folder's own entries those alone whose name begins with ``first``.
+    """
     seen = set()
     waiting = [""]
     while waiting:
@@ -134,6 +170,8 @@ def below(folder: str, most: int = MOST_BELOW) -> "Iterator[Tuple[str, os.stat_r
         seen.add((info.st_dev, info.st_ino))
         with os.scandir(place) as entries:
             for entry in entries:
+                if not relative and not entry.name.startswith(first):
+                    continue
                 try:
                     info = entry.stat()
                 except OSError:
@@ -157,7 +195,7 @@ def flashinfer_files(
     """
 
     def read(name: str, data: bytes) -> None:
-        if name.endswith(".py") and len(gates) < MOST_FILES:
+        if MAJORS_BYTES in data and name.endswith(".py") and len(gates) < MOST_FILES:
             gates.extend(gate_rows(name, data.decode("utf-8", "replace")))
 
     names = {*TEXTS, *HEADERS, *GATED}
@@ -165,7 +203,8 @@ def flashinfer_files(
     errors = []
     for folder in ("jit", "comm", "data/include/flashinfer/comm", "data/csrc"):
         try:
-            found = (folder + "/" + name for name, _ in below(package + "/" + folder, MOST_FILES))
+            first = "trtllm_" if folder == "data/csrc" else ""
+            found = (folder + "/" + name for name, _ in below(package + "/" + folder, MOST_FILES, first))
             names.update(name for name in found if name.startswith(WATCHED) and not name.endswith(".pyc"))
         except (FileNotFoundError, NotADirectoryError):
             continue  # not every version has each of them

@@ -104,9 +104,21 @@ def allowed_env(environ: Mapping[str, str], root: Root) -> Dict[str, str]:
     """Return the variables that may be told: those of the allowlist, and FlashInfer's own."""
     found = {}
     for name in sorted(environ):
-        if name in ENV_NAMES or (name.startswith("FLASHINFER_") and name.isidentifier()):
-            found[name] = root.show_in(environ[name])[:4096]
+        own = name.startswith("FLASHINFER_") or (name.startswith(("SGLANG_", "VLLM_")) and "FLASHINFER" in name)
+        if name in ENV_NAMES or (own and name.isidentifier()):
+            found[name] = without_password(root.show_in(environ[name])[:4096])
     return found
+
+
+def without_password(text: str) -> str:
+    """Return a value without the user and password that an address in it may hold."""
+    at = text.find("://")
+    while at >= 0:
+        host = text[at + 3 :].split("/", 1)[0]
+        if "@" in host:
+            text = text[: at + 3] + text[at + 3 + host.rindex("@") + 1 :]
+        at = text.find("://", at + 3)
+    return text
 
 
 def dumps(value: Any) -> str:

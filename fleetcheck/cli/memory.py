@@ -1,0 +1,228 @@
+"""The history as commands use it: its options, and the runs that audit stores. Light: ``--help`` imports it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fleetcheck.history.diff import Changes
+    from fleetcheck.history.past import Entry, Past
+    from fleetcheck.history.store import Cut, History
+    from fleetcheck.run import Run, RunInfo
+
+KEEP = "400d"
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class DurationType(click.ParamType[Any]):
+    """``90d``, ``24h``, ``30m``."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Return the length of time. Fails where it is none."""
+        if isinstance(value, timedelta):
+            return value
+        from fleetcheck.history.ages import parse
+
+        try:
+            return parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def db_option(command: _Command) -> _Command:
+    """Add ``--db``."""
+    return click.option(
+        "--db", type=click.Path(path_type=Path), metavar="FILE",
+        help="The history's file; without it, history.db in the state folder.",
+    )(command)  # fmt: skip
+
+
+def memory_options(command: _Command) -> _Command:
+    """Add the options of :class:`Conduct`."""
+    duration = DurationType()
+    options = (
+        click.option(
+            "--changed", is_flag=True,
+            help="Instead of the report, show what changed of each host since it was last looked at. With "
+            "--format json, as data.",
+        ),
+        click.option(
+            "--cron", is_flag=True,
+            help="Behave as cron needs it: no colour or progress, one run at a time of an inventory (or exit code "
+            "75), 30 minutes at most; silent while nothing changes, otherwise what changed comes first.",
+        ),
+        click.option(
+            "--remind", type=duration, metavar="DURATION",
+            help="With --cron: tell again what is still open, such as 24h after the last mail.",
+        ),
+        click.option(
+            "--log", type=click.Path(path_type=Path), metavar="FILE",
+            help="Also write a log, a line an event; 6 files of 1 MiB at most.",
+        ),
+        db_option,
+        click.option(
+            "--keep", type=duration, default=KEEP, show_default=True, metavar="DURATION",
+            help="How long runs stay in the history.",
+        ),
+        click.option("--no-history", is_flag=True, help="Store nothing of this run."),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """How an audit behaves: what it remembers, and what it says."""
+
+    changed: bool
+    cron: bool
+    remind: timedelta | None
+    log: Path | None
+    db: Path | None
+    keep: timedelta
+    history: bool
+
+    @classmethod
+    def take(cls, options: dict[str, Any]) -> Conduct:
+        """Take the options of :func:`memory_options` out of a command's arguments. Raises UsageError."""
+        made = cls(
+            options.pop("changed"), options.pop("cron"), options.pop("remind"), options.pop("log"),
+            options.pop("db"), options.pop("keep"), not options.pop("no_history"),
+        )  # fmt: skip
+        if not made.history and (made.changed or made.cron or made.db):
+            raise click.UsageError("--no-history leaves nothing for --changed, --cron or --db.")
+        if made.changed and made.cron:
+            raise click.UsageError("--changed and --cron are two ways to report; give one.")
+        if made.remind and not made.cron:
+            raise click.UsageError("--remind belongs to --cron.")
+        return made
+
+    @property
+    def relies(self) -> bool:
+        """Return whether the history was asked for: then the run fails where the history does."""
+        return self.changed or self.cron or self.db is not None
+
+
+def opened(db: Path | None) -> History:
+    """Open the history to read it. Raises HistoryError where there is none."""
+    from fleetcheck.history.store import History, default_path
+
+    return History.read(db or default_path())
+
+
+def identity(source: str) -> str:
+    """Return a name of an inventory that stays: its real path, or the words that it was given as."""
+    path = Path(source)
+    with contextlib.suppress(OSError, ValueError):
+        if path.exists():
+            return str(path.resolve())
+    return source
+
+
+class Memory:
+    """The history of one run. What fails in it is kept in ``failures``: the audit itself goes on."""
+
+    def __init__(self, db: Path | None, source: str, *, keep: timedelta, cron: bool = False) -> None:
+        from fleetcheck.history.store import default_path
+
+        self.path = db or default_path()
+        self.source, self._keep, self._cron = identity(source), keep, cron
+        self.history: History | None = None
+        self.number: int | None = None
+        self.stored = False
+        self.failures: list[str] = []
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.history is not None:
+            history, self.history = self.history, None
+            self.guarded(history.close)
+
+    def begin(self, info: RunInfo) -> None:
+        """Note that the run begins; a kill from now on leaves a trace."""
+        self.guarded(lambda: self._begin(info))
+
+    def end(self, run: Run) -> None:
+        """Store the run, and forget what is older than is to be kept."""
+        if self.number is not None:
+            self.guarded(lambda: self._end(run))
+
+    @property
+    def past(self) -> Past | None:
+        """Questions to the history, None where it could not be opened."""
+        if self.history is None:
+            return None
+        from fleetcheck.history.past import Past
+
+        return Past(self.history)
+
+    def cut(self) -> list[Cut]:
+        """Return the runs that were cut, of which nobody was told yet."""
+        return (self.guarded(self.history.cut) or []) if self.history is not None else []
+
+    def cut_told(self) -> None:
+        """Note that the user was told of them."""
+        if self.history is not None:
+            self.guarded(self.history.cut_told)
+
+    def changes(self, run: Run, base: Entry | None) -> Changes | None:
+        """Return what changed since ``base``, None where the history could not be asked."""
+        from fleetcheck.history.diff import compare, of_run
+
+        past = self.past
+        if past is None:
+            return None
+        fleet = tuple(item for item in run.findings if item.host is None)
+        made: Changes | None = self.guarded(lambda: compare(past, base, of_run(run), run.run, fleet))
+        return made
+
+    def before(self) -> Entry | None:
+        """Return the last run that ended before this one began."""
+        past, number = self.past, self.number
+        return self.guarded(lambda: past.ended_before(number)) if past and number is not None else None
+
+    def _begin(self, info: RunInfo) -> None:
+        from fleetcheck.history.store import History
+
+        self.history = History.open(self.path)
+        self.number = self.history.begin(info, source=self.source, cron=self._cron)
+
+    def _end(self, run: Run) -> None:
+        assert self.history is not None and self.number is not None  # noqa: S101 begin() set both
+        self.history.store(self.number, run)
+        self.stored = True
+        self.history.prune(self._keep, slack=timedelta(days=1))
+
+    def guarded(self, act: Callable[[], Any]) -> Any:
+        """Return what ``act`` returns, None where the history failed; the failure is kept."""
+        from fleetcheck.history.errors import HistoryError
+
+        try:
+            return act()
+        except HistoryError as error:
+            if str(error) not in self.failures:
+                self.failures.append(str(error))
+            return None
+
+
+def cut_line(cut: Cut, now: datetime) -> str:
+    """Return what is said of a run that was cut."""
+    from fleetcheck.history.ages import ago
+    from fleetcheck.report.text import clean
+
+    return (
+        f"The run {clean(cut.id)} of {clean(cut.inventory)}, begun {ago(cut.started, now)}, was cut short "
+        "(killed, or the machine went down); nothing of it is stored."
+    )

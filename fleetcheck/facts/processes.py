@@ -1,0 +1,185 @@
+"""Processes that serve, typed: where each takes its packages from, and what it was started with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from fleetcheck.facts import shape, toolchain
+from fleetcheck.facts.records import DiskFile, GpuProcess, Library, Process
+
+MAX_PROCESSES = 100
+MAX_LIBRARIES = 100
+PACKAGES = re.compile(r"/(?:lib|lib64|local/lib)/python3(?:\.\d{1,2})?/(?:site|dist)-packages$")
+
+Basis = Literal["mapped", "VIRTUAL_ENV", "argv", "CONDA_PREFIX"]
+Places = Mapping[tuple[str, str], str]
+"""The path under which an environment of a container is listed, by its namespace and its path in there."""
+
+
+def processes(part: object, gpus: Sequence[GpuProcess] = (), places: Places | None = None) -> tuple[Process, ...]:
+    """Type the part ``processes``; ``gpus`` is what nvidia-smi tells of processes."""
+    whole = shape.mapping(part)
+    views = [shape.mapping(view) for view in shape.items(whole.get("views"), MAX_PROCESSES)]
+    by_pid: dict[int, list[str]] = {}
+    for one in gpus:
+        by_pid.setdefault(one.pid, []).append(one.gpu or "")
+    found = []
+    for raw in shape.items(whole.get("items"), MAX_PROCESSES):
+        item = shape.mapping(raw)
+        pid = shape.integer(item.get("pid"), 1)
+        if pid is not None:
+            number = shape.integer(item.get("view"), 0, len(views) - 1) if views else None
+            view = {} if number is None else views[number]
+            found.append(_process(item, pid, view, shape.unique(by_pid.get(pid, ())), places or {}))
+    return tuple(found)
+
+
+def unread(part: object) -> tuple[str, ...]:
+    """Return, as lines, the processes that may serve and could not be looked at, and why the scan ended early."""
+    whole = shape.mapping(part)
+    lines = []
+    for raw in shape.items(whole.get("unread"), 20):
+        item = shape.mapping(raw)
+        pid, why = shape.integer(item.get("pid")), shape.line(item.get("error"), 60)
+        if pid is not None:
+            user = shape.name(item.get("user"), 60) or "another user"
+            lines.append(f"process {pid} of {user}: {why or 'no reason'}")
+    count = shape.integer(whole.get("unread_count")) or 0
+    if count > len(lines):
+        lines.append(f"{count - len(lines)} more")
+    error = shape.line(whole.get("error"))
+    return (*lines, *((error,) if error else ()))
+
+
+def _process(
+    item: Mapping[str, Any], pid: int, view: Mapping[str, Any], gpus: tuple[str, ...], at: Places
+) -> Process:
+    launcher = shape.mapping(item.get("launcher"))
+    environment = _texts(launcher.get("env")) | _texts(item.get("env"))
+    mapped = shape.unique(
+        shape.name(shape.mapping(one).get("path")) for one in shape.items(item.get("mapped"), 20)
+    )
+    named, basis = _named(item, launcher, environment)
+    loaded = next((prefix for folder in mapped if (prefix := prefix_of(folder))), None)
+    place = _place(item)
+    space = shape.name(item.get("namespace_id"), 60)
+    if place in ("container", "namespace") and space:
+        named = at.get((space, named), named) if named else None
+        loaded = at.get((space, loaded), loaded) if loaded else None
+    version = None
+    tools = shape.mapping(view.get("tools"))
+    return Process(
+        pid=pid,
+        user=shape.name(item.get("user"), 100),
+        started_at=shape.number(item.get("started")),
+        server=_server(item.get("server")) or _server(launcher.get("server")),
+        title=shape.name(item.get("title"), 100),
+        launcher=shape.integer(launcher.get("pid"), 1),
+        place=place,
+        container=shape.name(item.get("container"), 40),
+        venv=loaded or named,
+        venv_basis="mapped" if loaded else basis if named else None,
+        named_venv=named,
+        mapped=mapped,
+        libraries=_libraries(item),
+        flags=_texts(launcher.get("flags")) | _texts(item.get("flags")),
+        environment=environment,
+        flashinfer_root=shape.name(view.get("root")),
+        files=_files(view),
+        toolchain=toolchain.resolved(tools, environment, version) if tools else None,
+        uses_gpu=shape.flag(item.get("gpu")) is True or bool(gpus),
+        gpus=gpus,
+        unseen=_unseen(item, view),
+    )
+
+
+def prefix_of(folder: str) -> str | None:
+    """Return the environment that a folder of packages belongs to, None for one outside of any."""
+    match = PACKAGES.search(folder)
+    return folder[: match.start()] or "/" if match else None
+
+
+def _named(
+    item: Mapping[str, Any], launcher: Mapping[str, Any], environment: Mapping[str, str]
+) -> tuple[str | None, Basis | None]:
+    # The interpreter that was started decides; VIRTUAL_ENV may be left over from the shell that started it.
+    for value, basis in (
+        (shape.name(item.get("argv_prefix")), "argv"),
+        (shape.name(launcher.get("argv_prefix")), "argv"),
+        (shape.name(environment.get("VIRTUAL_ENV")), "VIRTUAL_ENV"),
+        (shape.name(environment.get("CONDA_PREFIX")), "CONDA_PREFIX"),
+    ):
+        if value and value.startswith("/"):
+            return value.rstrip("/") or "/", basis  # type: ignore[return-value]  # one of the words above
+    return None, None
+
+
+def _place(item: Mapping[str, Any]) -> Literal["host", "namespace", "container", "unknown"]:
+    if shape.flag(item.get("other_root")) is True:
+        return "container"
+    space = item.get("namespace")
+    if space == "other":
+        return "container" if shape.name(item.get("container"), 40) not in (None, "machine") else "namespace"
+    return "host" if space == "same" else "unknown"
+
+
+def _server(value: object) -> Literal["sglang", "vllm"] | None:
+    return "sglang" if value == "sglang" else "vllm" if value == "vllm" else None
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {
+        key[:100]: text
+        for key, raw in list(shape.mapping(value).items())[:200]
+        if isinstance(key, str) and (text := shape.text(raw)) is not None
+    }
+
+
+def _libraries(item: Mapping[str, Any]) -> tuple[Library, ...]:
+    found = []
+    for raw in shape.items(item.get("libraries"), MAX_LIBRARIES):
+        one = shape.mapping(raw)
+        path = shape.name(one.get("path"))
+        if path:
+            found.append(
+                Library(
+                    path=path,
+                    deleted=shape.flag(one.get("deleted")) is True,
+                    replaced=shape.flag(one.get("replaced")),
+                    modified_at=shape.number(one.get("mtime")),
+                )
+            )
+    return tuple(found)
+
+
+def _files(view: Mapping[str, Any]) -> tuple[DiskFile, ...]:
+    found = []
+    for raw in shape.items(view.get("files"), 50):
+        one = shape.mapping(raw)
+        name, path = shape.name(one.get("name"), 300), shape.name(one.get("path"))
+        times = [at for key in ("mtime", "ctime") if (at := shape.number(one.get(key))) is not None]
+        if name and path:
+            found.append(
+                DiskFile(
+                    name=name,
+                    path=path,
+                    sha256=shape.name(one.get("sha256"), 64),
+                    modified_at=shape.number(one.get("mtime")),
+                    changed_at=max(times, default=None),
+                    links=shape.integer(one.get("links")),
+                    error=shape.line(one.get("error"), 60),
+                )
+            )
+    return tuple(found)
+
+
+def _unseen(item: Mapping[str, Any], view: Mapping[str, Any]) -> tuple[str, ...]:
+    said = {
+        "mapped files": item.get("maps_error"),
+        "environment": item.get("env_error"),
+        "namespace": item.get("namespace_error"),
+        "files on its disk": view.get("error"),
+    }
+    return tuple(f"{what}: {line}" for what, why in said.items() if (line := shape.line(why, 100)))

@@ -1,0 +1,32 @@
+"""Times for a reader: ``6 h ago``, and durations as a user writes them: ``90d``."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_STEPS = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"), (0, 1, "s"))
+
+
+def parse(text: str) -> timedelta:
+    """Return a duration such as ``90d``, ``24h``, ``30m``. Raises ValueError."""
+    found = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip())
+    if found is None or int(found[1]) == 0:
+        raise ValueError(f"{text!r} is not a duration such as 90d, 24h or 30m")
+    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+
+
+def span(length: timedelta) -> str:
+    """Return a length of time in its largest fitting unit."""
+    seconds = int(length.total_seconds())
+    _, unit, name = next(step for step in _STEPS if seconds >= step[0])
+    return f"{seconds // unit} {name}"
+
+
+def ago(moment: str, now: datetime) -> str:
+    """Return how long ago ``moment`` (RFC 3339) was; where it is to come, that the clock jumped back."""
+    length = now - datetime.fromisoformat(moment)
+    if length < timedelta(0):
+        return f"at {moment}, which is to come: the clock jumped back"
+    return f"{span(length)} ago"

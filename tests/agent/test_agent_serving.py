@@ -1,0 +1,174 @@
+"""Real processes, really looked at: whose packages each serves with, and what is said where one may not look."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_host import look, this_python
+from serving_host import LIBRARY, SERVE, environment, root_only, serving
+
+from fleetcheck.agent.evidence import Request
+from fleetcheck.facts.host import host_facts
+from fleetcheck.facts.records import HostFacts, Process
+
+SECRET = "hunter2-do-not-tell"
+
+
+def seen(pid: int, **request: Any) -> tuple[Process, HostFacts, dict[str, Any]]:
+    """Look at this very machine, and return the process with that number as it is typed."""
+    answer = look(Request(**request))
+    assert answer.collector.notes == []
+    facts = host_facts(answer.parts)
+    assert facts.processes is not None
+    found = [process for process in facts.processes if process.pid == pid]
+    assert len(found) == 1, answer.parts["processes"]
+    return found[0], facts, answer.parts
+
+
+def test_packages_of_another_environment_are_told_from_those_of_its_name(tmp_path: Path) -> None:
+    named, other = tmp_path / "named", tmp_path / "other"
+    environment(named)
+    site = environment(other)
+    library = site / LIBRARY
+    with serving(named / "bin/python", maps=[library], env={"VIRTUAL_ENV": str(named)}) as process:
+        found, _, _ = seen(process.pid)
+    assert (found.venv, found.venv_basis) == (str(other), "mapped")
+    assert found.named_venv == str(named)
+    assert found.mapped == (str(site),)
+    assert found.flashinfer_root == f"{site}/flashinfer"
+    assert [library.path for library in found.libraries] == [str(library)]
+    assert (found.place, found.unseen) == ("host", ())
+
+
+def test_a_library_that_is_gone_or_replaced(tmp_path: Path) -> None:
+    site = environment(tmp_path / "ml")
+    module = tmp_path / "home/.cache/flashinfer/0.6.2/120a/cached_ops/trtllm_comm/trtllm_comm.so"
+    module.parent.mkdir(parents=True)
+    module.write_bytes(b"old" * 1000)
+    kept = site / LIBRARY
+    with serving(tmp_path / "ml/bin/python", maps=[module, kept]) as process:
+        module.unlink()
+        module.write_bytes(b"new" * 1000)
+        found, _, _ = seen(process.pid)
+    states = {library.path: (library.deleted, library.replaced) for library in found.libraries}
+    assert states == {str(module): (True, True), str(kept): (False, False)}
+    assert found.venv == str(tmp_path / "ml")
+
+
+def test_a_renamed_child_is_attributed_by_its_launcher(tmp_path: Path) -> None:
+    folder = tmp_path / "ml"
+    site = environment(folder)
+    main = (
+        f"import subprocess\nsubprocess.Popen([{this_python()!r}, '-I', '-S', '-c', {SERVE!r}, 'x' * 99]).wait()\n"
+    )
+    package = tmp_path / "sglang"
+    package.mkdir()
+    (package / "launch_server.py").write_text(main)
+    (package / "__init__.py").write_text("")
+    env = {
+        "PATH": "/usr/bin:/bin", "SERVE_TITLE": "sglang::scheduler_TP0", "SERVE_PATHS": str(site / LIBRARY),
+        "PYTHONPATH": str(tmp_path), "HF_TOKEN": SECRET, "SGLANG_FLASHINFER_TEST": "1",
+        "FLASHINFER_CUBINS_REPOSITORY": f"https://me:{SECRET}@mirror.invalid/cubins",
+    }  # fmt: skip
+    arguments = [
+        str(folder / "bin/python"), "-B", "-m", "sglang.launch_server", "--tp", "8", "--model-path", SECRET,
+        "--enable-flashinfer-allreduce-fusion", "--api-key", SECRET,
+    ]  # fmt: skip
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as parent:
+        assert parent.stdin is not None and parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        answer = look(Request())
+        parent.stdin.close()
+        parent.wait(timeout=60)
+    facts = host_facts(answer.parts)
+    assert facts.processes is not None
+    (child,) = [process for process in facts.processes if process.launcher == parent.pid]
+    assert (child.title, child.server) == ("sglang::scheduler_TP0", "sglang")
+    assert (child.venv, child.venv_basis, child.named_venv) == (str(folder), "mapped", str(folder))
+    assert child.flags == {"--tp": "8", "--enable-flashinfer-allreduce-fusion": ""}
+    (launcher,) = [process for process in facts.processes if process.pid == parent.pid]
+    assert (launcher.server, launcher.venv, launcher.venv_basis) == ("sglang", str(folder), "argv")
+    assert launcher.environment["SGLANG_FLASHINFER_TEST"] == "1"
+    assert launcher.environment["FLASHINFER_CUBINS_REPOSITORY"] == "https://mirror.invalid/cubins"
+    assert SECRET not in repr(answer.parts)
+
+
+def other_user() -> str | None:
+    """Return an ordinary user of this machine."""
+    import pwd
+
+    names = [entry.pw_name for entry in pwd.getpwall() if entry.pw_name in ("nobody", "daemon")]
+    return names[0] if names else None
+
+
+def world_readable(folder: Path) -> None:
+    for path in (folder, *folder.parents):
+        if path != Path("/") and os.access(path, os.W_OK) and path.owner() == "root":
+            path.chmod(path.stat().st_mode | 0o055)
+
+
+@pytest.mark.skipif(root_only() is not None, reason="needs root to start a process of another user")
+def test_a_process_of_another_user_is_seen_by_root_and_missed_aloud_without(tmp_path: Path) -> None:
+    user = other_user()
+    if user is None:
+        pytest.skip("needs the user nobody or daemon")
+    python = shutil.which("python3", path="/usr/bin")
+    if python is None:
+        pytest.skip("needs /usr/bin/python3, which every user can start")
+    world_readable(tmp_path)
+    site = environment(tmp_path / "ml")
+    with serving(python, maps=[site / LIBRARY], user=user, cwd="/") as process:
+        found, _, _ = seen(process.pid)
+        assert (found.user, found.venv, found.venv_basis) == (user, str(tmp_path / "ml"), "mapped")
+        third = "daemon" if user == "nobody" else "nobody"
+        answer = look(Request(), user=third, cwd="/", pythons=(python,))
+    part = answer.parts["processes"]
+    assert [one["pid"] for one in part["items"]] == []
+    assert {one["error"] for one in part["unread"] if one["pid"] == process.pid} == {"EACCES"}
+    told = host_facts(answer.parts).processes_unread
+    assert any(f"process {process.pid} of {user}: EACCES" == line for line in told)
+
+
+@pytest.mark.skipif(root_only() is not None, reason="needs root to make a mount namespace")
+def test_a_private_mount_namespace(tmp_path: Path) -> None:
+    if shutil.which("unshare") is None:
+        pytest.skip("needs unshare")
+    before = ["unshare", "-m", "--propagation", "private"]
+    if subprocess.run([*before, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to make mount namespaces (CAP_SYS_ADMIN)")
+    site = environment(tmp_path / "ml")
+    hidden = environment(tmp_path / "hidden")
+    (hidden / "flashinfer/version.py").write_text("__version__ = '0.6.18'\n")
+    (hidden / "flashinfer/jit/link.py").symlink_to("/etc/shadow")
+    relative = site.relative_to(tmp_path / "ml")
+    mounted = [
+        *before, "/bin/sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', str(tmp_path / "hidden"),
+        str(tmp_path / "ml"),
+    ]  # fmt: skip
+    library = tmp_path / "ml" / relative / LIBRARY
+    python = tmp_path / "ml/bin/python"
+    with serving(python, maps=[library], before=mounted) as process:
+        found, facts, _ = seen(process.pid, discover=("running",), venvs=(str(tmp_path / "ml"),))
+    inner = f"/proc/{process.pid}/root{tmp_path}/ml"
+    assert (found.place, found.venv, found.venv_basis) == ("namespace", inner, "mapped")
+    ours = [venv for venv in facts.venvs if str(tmp_path) in venv.path]
+    versions = {venv.path: venv.flashinfer.version for venv in ours if venv.flashinfer is not None}
+    assert versions == {str(tmp_path / "ml"): "0.6.2", inner: "0.6.18"}
+    origins = {venv.path: venv.origin for venv in facts.venvs}
+    assert origins[inner] == "running"
+    with serving(python, maps=[library], before=before) as process:
+        found, _, _ = seen(process.pid, discover=("running",))
+    assert (found.place, found.venv, found.unseen) == ("namespace", str(tmp_path / "ml"), ())
+
+
+def test_a_process_that_vanishes_and_one_that_serves_nothing(tmp_path: Path) -> None:
+    environment(tmp_path / "ml")
+    with serving(tmp_path / "ml/bin/python") as process:
+        answer = look(Request())
+    assert process.pid not in [one["pid"] for one in answer.parts["processes"]["items"]]
+    assert answer.parts["processes"]["error"] is None
