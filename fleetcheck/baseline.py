@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from fleetcheck.facts.records import Venv
-from fleetcheck.inventory.nodes import fold
+from fleetcheck.folding import fold
 from fleetcheck.rules import gpu, text, versions
 from fleetcheck.run import HostResult
 

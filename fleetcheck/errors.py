@@ -20,7 +20,8 @@ class Problem:
     column: int | None = None
 
     def __str__(self) -> str:
-        place = ":".join(str(one) for one in (self.source, self.line, self.line and self.column) if one is not None)
+        parts = (self.source, self.line, self.line and self.column)
+        place = ":".join(str(part) for part in parts if part is not None)
         return f"{place}: {self.message}"
 
 

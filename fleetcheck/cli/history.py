@@ -47,8 +47,8 @@ def command(
 ) -> int:  # fmt: skip
     """Show the runs that were stored, or how one host was found over time.
 
-    Runs are named by their id, a beginning of it, "latest", or "latest~1" for the one before; "fleetcheck diff" and
-    "fleetcheck show HOST --run" take the same names. A run that was cut was killed before it could be stored.
+    Runs are named by their id, a beginning of it, "latest", or "latest~1" for the one before; "fleetcheck diff"
+    and "fleetcheck show HOST --run" take the same names. A run that was cut was killed before it could be stored.
 
     Exit codes: 0, or 2 where there is no history, or it is damaged.
     """
@@ -143,7 +143,8 @@ def _lines(span: Span, changes: list[str]) -> Iterator[str]:
 
     looks = f"{span.looks} look{'' if span.looks == 1 else 's'}"
     until = f" to {span.last.started}" if span.looks > 1 else ""
-    yield f"{span.first.verdict:<13} {clean(span.first.started)}{clean(until)}  ({looks}, run {clean(span.first.run)})"
+    first = clean(span.first.started) + clean(until)
+    yield f"{span.first.verdict:<13} {first}  ({looks}, run {clean(span.first.run)})"
     for line in changes[1:] if span.first.verdict in ("ok", "findings") else changes:
         yield f"    {line}"
 

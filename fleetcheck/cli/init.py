@@ -108,8 +108,8 @@ def written(hosts: Sequence[str], group: str, output: str | None) -> str:
     import io
     from datetime import UTC, datetime
 
+    from fleetcheck.folding import fold
     from fleetcheck.inventory.load import load
-    from fleetcheck.inventory.nodes import fold
 
     path = output if output is not None and re.fullmatch(r"[\w./-]+", output) else "inventory.yaml"
     year = datetime.now(UTC).year + 1

@@ -105,7 +105,7 @@ def unknown_rules(loaded: Loaded) -> list[Problem]:
 
 def out_of_reach(source: str, targets: Sequence[Target]) -> list[Problem]:
     """Return a line for each kind of connection that no audit can make, with its hosts."""
-    from fleetcheck.inventory.nodes import fold
+    from fleetcheck.folding import fold
 
     hosts: dict[str, list[str]] = {}
     for target in targets:

@@ -33,6 +33,8 @@ SUMMARIES = {
     "report": "Show runs again, without SSH; several as one.",
     "replay": "Judge recorded evidence again, without SSH.",
     "history": "Show the runs that were stored, or how one host was found over time.",
+    "doctor": "Say whether cron could run an audit, or go through one host step by step.",
+    "schedule": "Print what runs an audit by the clock: a crontab line, or systemd units.",
     "diff": "Show what changed between runs of the history.",
     "baseline": "Write the expectations that good hosts meet, ready to paste into an inventory.",
     "compare": "Show what two hosts differ in.",

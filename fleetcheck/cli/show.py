@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fleetcheck.cli.completion import complete_hosts, complete_runs
 from fleetcheck.cli.inventory import chosen, inventory_options
+from fleetcheck.cli.memory import db_option, opened
 from fleetcheck.cli.options import Session, Show, colour_option, coloured, fail_on_option
 from fleetcheck.cli.output import emit, is_terminal, prepare, table_width
 from fleetcheck.cli.reaching import reach_options, settings
@@ -28,6 +30,13 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @colour_option("Colour the text.")
 @fail_on_option("error", " For a look now.")
+@click.option(
+    "--run",
+    "stored",
+    metavar="RUN",
+    help='Show the host as it was in this run of the history: its id, a beginning of it, or "latest".',
+)
+@db_option
 @reach_options
 @click.pass_obj
 def command(
@@ -39,12 +48,15 @@ def command(
     inventory: str | None,
     execute: bool,
     form: str,
+    stored: str | None,
+    db: Path | None,
     **options: Any,
 ) -> int:
     """Show all that is known of one host, and what was not examined.
 
     With RUN, a file that "--format json" or "--format jsonl" wrote (- is standard input), nothing is contacted.
-    Without, the host is looked at now. Exit codes are those of audit, for this host alone.
+    With --run, the host is taken from the history. Without both, it is looked at now. Exit codes are those of
+    audit, for this host alone.
     """
     import sys
 
@@ -52,8 +64,15 @@ def command(
 
     if runs and inventory is not None:
         raise click.UsageError("RUN and --inventory are two sources; give one.")
+    if stored is not None and (runs or inventory is not None):
+        raise click.UsageError("--run takes the host from the history; give no other source.")
+    if db is not None and stored is None:
+        raise click.UsageError("--db belongs to --run.")
     prepare(session)
-    run = recorded(host, runs) if runs else looked_at(session, host, inventory, execute, options)
+    if stored is not None:
+        run = remembered(host, stored, db)
+    else:
+        run = recorded(host, runs) if runs else looked_at(session, host, inventory, execute, options)
     if form == "json":
         from fleetcheck.report import json
 
@@ -75,6 +94,20 @@ def recorded(host: str, paths: Sequence[str]) -> Run:
         return narrowed(run, host)
     except KeyError:
         raise _absent(host, [item.name for item in run.hosts]) from None
+
+
+def remembered(host: str, stored: str, db: Path | None) -> Run:
+    """Return the run of this one host from the history. Raises InputError where it is not in that run."""
+    from fleetcheck.history.past import Past
+
+    with opened(db) as history:
+        past = Past(history)
+        entry = past.find(stored)
+        looks = past.looks(entry.seq)
+        for look in looks:
+            if look.host == host:
+                return past.one(entry, look)
+    raise _absent(host, [look.host for look in looks])
 
 
 def _absent(host: str, names: Sequence[str]) -> InputError:

@@ -324,6 +324,9 @@ class Toolchain(Fact):
     compiler: str | None = None
     ninja: str | None = None
     python_headers: bool | None = None
+    arch_list: str | None = None
+    """The architectures that a variable (``arch_list_from``) names in place of those of the GPUs."""
+    arch_list_from: str | None = None
     searched: bool = False
     """Whether host compiler, ninja and headers were looked for."""
 

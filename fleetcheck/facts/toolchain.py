@@ -58,6 +58,7 @@ def resolved(tools: object, env: Mapping[str, str], flashinfer: str | None) -> T
     home, by = _home(seen, env, version)
     item = shape.mapping(homes.get(home) or homes.get(normpath(home))) if home else {}
     variable = "FLASHINFER_NVCC" if version >= Version("0.4.0") else "PYTORCH_NVCC"
+    listed = "FLASHINFER_CUDA_ARCH_LIST" if version >= Version("0.3.1") else "TORCH_CUDA_ARCH_LIST"
     nvcc = f"{home}/bin/nvcc" if home else None
     found = shape.flag(item.get("nvcc")) if item else (None if home and home.startswith("/") else False)
     named = shape.mapping(seen.get("named_nvcc"))
@@ -75,6 +76,8 @@ def resolved(tools: object, env: Mapping[str, str], flashinfer: str | None) -> T
         compiler=shape.name(cxx.get("path")),
         ninja=shape.name(seen.get("ninja")),
         python_headers=shape.flag(header.get("there")),
+        arch_list=env.get(listed),
+        arch_list_from=listed if listed in env else None,
         searched=True,
     )
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from fleetcheck.folding import fold
 from fleetcheck.history.ages import ago
 from fleetcheck.history.diff import KINDS, Changes, HostChange
-from fleetcheck.report.nodes import fold
 from fleetcheck.report.text import clean
 from fleetcheck.rules.finding import Finding
 

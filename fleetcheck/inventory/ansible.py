@@ -14,10 +14,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from fleetcheck.errors import Problem
+from fleetcheck.folding import fold
 from fleetcheck.inventory import ansible_vars, resolve
 from fleetcheck.inventory.explain import ALLOWED
 from fleetcheck.inventory.model import Target
-from fleetcheck.inventory.nodes import check_name, fold
+from fleetcheck.inventory.nodes import check_name
 from fleetcheck.inventory.shape import Settings
 from fleetcheck.inventory.source import Text
 from fleetcheck.inventory.wording import shown

@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
+from fleetcheck.folding import fold
 from fleetcheck.inventory.model import Expect, Inventory, Maintenance, Target, Waiver
-from fleetcheck.inventory.nodes import expand, fold
+from fleetcheck.inventory.nodes import expand
 
 HEADERS = ("host", "address", "user", "via", "groups", "venvs", "expect")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fleetcheck.errors import InputError, Problem
-from fleetcheck.inventory import document, nodes, origins, resolve, selection, shape
+from fleetcheck.folding import fold
+from fleetcheck.inventory import document, origins, resolve, selection, shape
 from fleetcheck.inventory.model import Inventory, Maintenance, Target, Waiver
 from fleetcheck.inventory.source import Text
 
@@ -80,7 +81,7 @@ def _hosts(
             fleet.problems.append(Problem(one.source, one.line, where + one.message, place))
         if not names and not found:
             fleet.problems.append(part.problem((*loc, "hosts"), "no host is left"))
-    return nodes.fold(names) or "-"
+    return fold(names) or "-"
 
 
 def _ordered(problems: list[Problem], names: list[str]) -> list[Problem]:

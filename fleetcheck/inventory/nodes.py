@@ -24,11 +24,6 @@ _IPV6 = re.compile(r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?")
 _SPACE = re.compile(r"[,\s]+")
 
 
-def fold(names: Iterable[str]) -> str:
-    """Return the shortest nodeset for ``names``; :func:`expand` of it gives the same set of names."""
-    return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
-
-
 def expand(text: str) -> list[str]:
     """Return the host names of nodesets joined by commas or spaces, each once, in the order written.
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from fleetcheck.errors import Problem
+from fleetcheck.folding import fold
 from fleetcheck.inventory import shape
 from fleetcheck.inventory.document import Part
 from fleetcheck.inventory.explain import key_path
 from fleetcheck.inventory.model import Expect, Target
-from fleetcheck.inventory.nodes import fold, named, twice
+from fleetcheck.inventory.nodes import named, twice
 from fleetcheck.inventory.wording import meant, shown
 
 Place = tuple[Part, tuple[str | int, ...]]

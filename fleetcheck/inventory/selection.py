@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetcheck.errors import InputError, Problem
+from fleetcheck.folding import fold
 from fleetcheck.inventory.model import Inventory, Target
-from fleetcheck.inventory.nodes import expand_part, fold, is_nodeset, parts
+from fleetcheck.inventory.nodes import expand_part, is_nodeset, parts
 from fleetcheck.inventory.source import MAX_BYTES, decode
 from fleetcheck.inventory.wording import nearest, shown
 

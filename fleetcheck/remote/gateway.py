@@ -139,7 +139,7 @@ class Gateway:
             message = f"{place} did not answer through the gateway {self.name} within {seconds:g} s"
             raise LookError("timeout", "connect", None, message) from error
         # A closed wire reads as ended within one read's time-out; the channel itself is closed by its user.
-        return Wire(channel, on_banner, lambda: None)
+        return Wire(channel, on_banner, lambda: None, wakes=False)
 
 
 def _refused(gateway: str, place: Place, code: int, text: str) -> LookError:

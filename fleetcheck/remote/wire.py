@@ -38,10 +38,14 @@ class Wire:
     """A socket, or a channel, that can be taken away at any moment without blocking.
 
     It also keeps what a peer says before its SSH banner (``said``), whether the banner came (``spoke_ssh``) and
-    the socket's own error: Paramiko folds all of that into one text.
+    the socket's own error: Paramiko folds all of that into one text. ``wakes`` tells that ``cut`` ends a recv that
+    is under way, so that no read needs a time-out of its own.
     """
 
-    def __init__(self, inner: SocketLike, on_banner: Callable[[], None], cut: Callable[[], None]) -> None:
+    def __init__(
+        self, inner: SocketLike, on_banner: Callable[[], None], cut: Callable[[], None], *, wakes: bool = True
+    ) -> None:
+        self.wakes = wakes
         self.said = b""
         self.spoke_ssh = False
         self.error: OSError | None = None

@@ -1,59 +1,17 @@
-"""Host names, folded for a reader: ``gpu[01-16].lab``. Linear in the number of names."""
+"""Host names, folded for a reader, and broken into lines."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from ClusterShell.RangeSet import RangeSet
-
+from fleetcheck.folding import fold as folded
 from fleetcheck.report.text import cells, clean
-
-_DIGITS = re.compile(r"(\d+)")
-# int() of longer digits costs more than it tells, and no host is numbered so.
-_MAX_DIGITS = 15
-
-Parts = tuple[str, ...]
 
 
 def fold(names: Iterable[str]) -> str:
-    """Return the names as one node set, each exactly once, in the order in which they first appear.
-
-    Names fold along the one number that differs most; ClusterShell's own folding along several at once takes
-    half a minute for 3,000 addresses.
-    """
-    shapes: dict[tuple[int, Parts], list[Parts]] = {}
-    for name in dict.fromkeys(names):
-        parts = tuple(_DIGITS.split(name))
-        shapes.setdefault((len(parts), parts[::2]), []).append(parts)
-    return ",".join(piece for members in shapes.values() for piece in _folded(members))
-
-
-def _folded(members: list[Parts]) -> list[str]:
-    axis = _axis(members)
-    if axis is None:
-        return [clean("".join(parts)) for parts in members]
-    lines: dict[tuple[Parts, Parts], list[str]] = {}
-    for parts in members:
-        lines.setdefault((parts[:axis], parts[axis + 1 :]), []).append(parts[axis])
-    pieces = []
-    for (before, after), numbers in lines.items():
-        ranges = str(RangeSet.fromlist(numbers)) if len(numbers) > 1 else ""
-        inner = f"[{ranges}]" if ranges else numbers[0]
-        pieces.append(clean("".join(before)) + inner + clean("".join(after)))
-    return pieces
-
-
-def _axis(members: list[Parts]) -> int | None:
-    """Return the position of the number in which the names differ most, the last of equals."""
-    places = [
-        place
-        for place in range(1, len(members[0]), 2)
-        if all(len(parts[place]) <= _MAX_DIGITS and parts[place].isascii() for parts in members)
-    ]
-    if len(members) == 1 or not places:
-        return None
-    return max(places, key=lambda place: (len({parts[place] for parts in members}), place))
+    """Return the names as one node set, each exactly once, inert: they may come from a file of anyone's."""
+    return folded(map(clean, names))
 
 
 def wrap(folded: str, room: int) -> list[str]:

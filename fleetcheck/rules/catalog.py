@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fleetcheck.rules import (
+    caches,
     companions,
     csrc,
     driver,
@@ -18,7 +19,9 @@ from fleetcheck.rules import (
     gpu_setup,
     package,
     policy,
+    serving,
     shadows,
+    toolchain,
     venv,
     waivers,
 )
@@ -28,6 +31,9 @@ FAMILIES = ("csrc", "venv", "fusion", "toolchain", "gpu", "policy", "fleet")
 _ALL = (
     *csrc.RULES,
     *shadows.RULES,
+    *caches.RULES,
+    *serving.RULES,
+    *toolchain.RULES,
     *venv.RULES,
     *package.RULES,
     *companions.RULES,

@@ -176,12 +176,12 @@ def csrc_unexpected(look: Look) -> Iterator[Hit]:
 @rule(
     "csrc-decoy",
     "csrc",
-    "warning",
+    "error",
     summary="A hand-made folder `flashinfer/csrc` lies beside the one that FlashInfer reads.",
     explanation=(
         "No release of FlashInfer installs or reads a folder `csrc` directly below its package folder. "
         "Where one was made by hand, edits made in it have no effect, while `data/csrc` is compiled as it "
-        "was."
+        "was: whoever put them there still uses the wrong path. It is a warning where the folder is empty."
     ),
     remedy="Carry edits that were made there over to `data/csrc`, then move the folder away.",
     references=(ENV_PY,),
@@ -198,6 +198,7 @@ def csrc_decoy(look: Look) -> Iterator[Hit]:
         yield Hit(
             f"{text.brief(found.decoy)}{files} was made by hand and is never read: "
             f"{text.name(found)} reads {there}.",
+            severity="warning" if found.decoy_files == 0 else None,
             venv=venv.path,
             expected=read,
             seen=found.decoy,

@@ -8,6 +8,7 @@ from typing import Any
 from fleetcheck.facts.records import Gpus, HostFacts
 from fleetcheck.inventory.model import Target, Waiver
 from fleetcheck.rules.examples_gpu import GPU_EXAMPLES
+from fleetcheck.rules.examples_serving import SERVING_EXAMPLES
 from fleetcheck.rules.finding import Finding
 from fleetcheck.rules.judge import judge_fleet, judge_host
 from fleetcheck.rules.rule import Member
@@ -230,6 +231,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "venv-none": ({}, host()),
     "venv-unreadable": ({}, host(bare("unreadable", error="Permission denied"))),
     **{slug: (expect, gpus(**facts)) for slug, (expect, facts) in GPU_EXAMPLES.items()},
+    **SERVING_EXAMPLES,
 }
 """Rule to ``(expect, facts)``, as an inventory and the JSON document would give them."""
 DAY = date(2027, 3, 2)

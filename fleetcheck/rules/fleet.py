@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from fleetcheck.inventory.nodes import fold
+from fleetcheck.folding import fold
 from fleetcheck.rules import outliers, text
 from fleetcheck.rules.rule import FleetLook, Hit, Member, fleet_rule
 

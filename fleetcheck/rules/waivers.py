@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from fleetcheck.folding import fold
 from fleetcheck.inventory.model import Waiver
-from fleetcheck.inventory.nodes import expand, fold
+from fleetcheck.inventory.nodes import expand
 from fleetcheck.rules import text
 from fleetcheck.rules.rule import FleetLook, Hit, fleet_rule
 

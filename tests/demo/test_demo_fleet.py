@@ -54,7 +54,7 @@ EXPECTED = {
     "demo-rtx01": ("ok", set()),
     "demo-rtx02": ("ok", set()),
     "demo-rtx03": ("findings", {"csrc-unexpected", "env-edited"}),
-    "demo-rtx04": ("ok", {"csrc-decoy"}),
+    "demo-rtx04": ("findings", {"csrc-decoy"}),
     "demo-rtx05": ("findings", {"fusion-unsafe-patch", "package-modified"}),
     "demo-rtx06": ("unreachable", set()),
     "demo-rtx07": ("findings", {"smi-hung", "expectation-unchecked"}),

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetcheck.inventory.nodes import MAX_NAMES, expand, fold, is_nodeset, parts, twice
+from fleetcheck.folding import fold
+from fleetcheck.inventory.nodes import MAX_NAMES, expand, is_nodeset, parts, twice
 
 LABEL = st.from_regex(r"[a-z][a-z0-9-]{0,6}[0-9]{0,4}", fullmatch=True).filter(lambda text: text[-1] != "-")
 NAME = st.lists(LABEL, min_size=1, max_size=3).map(".".join)

@@ -88,7 +88,7 @@ def gate_and_header(shop: Workshop, name: str) -> Built:
     return built
 
 
-@case("ok", "csrc-decoy")
+@case("findings", "csrc-decoy")
 def decoy(shop: Workshop, name: str) -> Built:
     built, made = shop.stock(name)
     folder = made.flashinfer / "csrc"

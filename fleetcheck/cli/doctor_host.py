@@ -1,0 +1,121 @@
+"""The look at one host, step by step: its name, its keys, what the real ssh says, and what the audit gets."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetcheck.errors import InputError, Problem
+from fleetcheck.schedule.checks import Check
+
+if TYPE_CHECKING:
+    from fleetcheck.inventory.model import Target
+    from fleetcheck.remote.route import Route
+    from fleetcheck.remote.settings import Settings
+
+SSH_SECONDS = 30
+MILESTONES = (
+    "Connecting to", "Connection established", "Remote protocol version", "Server host key", "Offering public key",
+    "Server accepts key", "Authenticated to", "Sending command",
+)  # fmt: skip
+"""What ssh says with -v on its way, in order."""
+
+
+def steps(name: str, source: str | None, chosen: Settings, *, execute: bool) -> Iterator[Check]:
+    """Yield one check a step; a step that cannot follow from the one before is left out. Raises InputError."""
+    from fleetcheck.cli.inventory import chosen as selected
+    from fleetcheck.remote.readiness import Readiness
+    from fleetcheck.remote.route import RouteError
+
+    targets = selected(source, [name], execute=execute, reached=True).targets
+    if len(targets) != 1:
+        raise InputError(
+            [Problem("HOST", None, f"{name!r} selects {len(targets)} hosts; doctor goes through one")]
+        )
+    (target,) = targets
+    readiness = Readiness(chosen)
+    try:
+        route = readiness.route(target)
+        gateways = readiness.gateways(target)
+    except RouteError as error:
+        yield Check("route", str(error), "correct the inventory or the ssh config")
+        return
+    via = f" through {', '.join(hop.name for hop in gateways)}" if gateways else ""
+    via = f" through the command {route.proxy_command}" if route.proxy_command else via
+    yield Check("route", f"{route.user}@{route.host} port {route.port}{via}; ssh config read by {route.source}")
+    for warning in route.warnings:
+        yield Check("route", warning)
+    if not gateways and route.proxy_command is None:
+        yield _resolved(route.host, route.port)
+    yield from (Check("key", said) for said in readiness.offered(target))
+    yield from (Check("known hosts", said) for said in readiness.known(target))
+    yield from (Check(kind, said, do) for kind, said, do in readiness.faults(target))
+    yield _ssh(target, route, chosen)
+    yield _look(target, chosen)
+
+
+def _resolved(host: str, port: int) -> Check:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return Check(
+            "name", f"{host}: {error.strerror or error}", "correct its name, or give the inventory an address"
+        )
+    addresses = ", ".join(dict.fromkeys(str(item[4][0]) for item in found))
+    return Check("name", f"{host} is {addresses}")
+
+
+def _ssh(target: Target, route: Route, chosen: Settings) -> Check:
+    """Return what the real ssh says, told what the audit would do."""
+    program = shutil.which("ssh")
+    if program is None:
+        return Check("ssh", "there is no ssh here", "install openssh-client")
+    config = target.ssh_config or chosen.ssh_config
+    command = [
+        program, "-v", *(["-F", str(Path(config).expanduser())] if config else []), "-o", "BatchMode=yes",
+        "-o", "StrictHostKeyChecking=yes", "-o", f"ConnectTimeout={round(chosen.limits.connect)}",
+        "-o", f"HostName={route.host}", "-p", str(route.port), "-l", route.user,
+    ]  # fmt: skip
+    if target.identity_file:
+        command += ["-i", str(Path(target.identity_file).expanduser()), "-o", "IdentitiesOnly=yes"]
+    if target.proxy_jump:
+        command += ["-J", target.proxy_jump]
+    if target.known_hosts or chosen.known_hosts:
+        command += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in route.known_hosts_files)]
+    command += ["--", target.name, "true"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+            timeout=SSH_SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Check(
+            "ssh", f"ssh did not end within {SSH_SECONDS} s", "look where it waits: ssh -v " + target.name
+        )
+    way = [line.removeprefix("debug1: ") for line in done.stderr.splitlines() if line.startswith("debug1: ")]
+    passed = [line for line in way if line.startswith(MILESTONES)]
+    if done.returncode != 255:
+        return Check("ssh", "; ".join(passed) or "it came through")
+    last = [
+        line for line in done.stderr.splitlines() if line.strip() and not line.startswith(("debug1:", "OpenSSH"))
+    ]
+    said = f"{'; '.join(passed)}; then: {' / '.join(last[-3:]) or 'nothing'}"
+    return Check("ssh", said, "ssh itself does not come through: mend that first")
+
+
+def _look(target: Target, chosen: Settings) -> Check:
+    from fleetcheck.remote.reach import Reach
+
+    reach = Reach(chosen)
+    try:
+        evidence = reach.look(target)
+    finally:
+        reach.close()
+    if evidence.outcome == "checked":
+        return Check("audit", f"checked in {evidence.seconds:.1f} s")
+    at = f" (stage {evidence.stage})" if evidence.stage else ""
+    return Check("audit", f"{evidence.outcome}{at}", evidence.message or "see the steps above")
