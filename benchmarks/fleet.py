@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from peers.measure import Cost, run
 from support.loopback import LoopbackFleet
+from support.program import environ
 from support.sshd import NEEDS_SSHD, SSHD, wait_until
 
 from fleetcheck.agent import bundle
@@ -112,9 +113,7 @@ def measured(name: str, fleet: LoopbackFleet, count: int) -> tuple[Cost, int]:
     out = Path(tempfile.mkdtemp(dir=fleet.folder))
     printed = out / "printed"
     command = CLIENTS[name](fleet, count, out)
-    environment = {**os.environ, "HOME": str(fleet.sshd.home)}
-    environment.pop("SSH_AUTH_SOCK", None)
-    cost = run(command, output=printed, environment=environment)
+    cost = run(command, output=printed, environment=environ(fleet.sshd.home))
     failed = failures(name, fleet, count, out, printed)
     shutil.rmtree(out)
     if not wait_until(lambda: not fleet.sshd.sessions()):

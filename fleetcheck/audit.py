@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from datetime import datetime
 
 from fleetcheck.agent.evidence import Evidence
@@ -15,6 +16,7 @@ from fleetcheck.remote.settings import Settings
 from fleetcheck.run import Event, RunInfo
 
 Observer = Callable[[Evidence], None]
+Look = tuple[Target, Evidence]
 
 
 def audit(
@@ -26,17 +28,27 @@ def audit(
     executor: Executor | None = None,
     info: RunInfo | None = None,
     on_evidence: Observer | None = None,
+    on_begin: Callable[[Target], None] | None = None,
 ) -> Iterator[Event]:
     """Audit ``targets`` and yield events; the last is Finished with the run.
 
     ``on_evidence`` is called with the raw evidence of each host before it is judged (a recording is such an
-    observer). Hosts under maintenance are not touched and appear as ``skipped``.
+    observer), ``on_begin`` with each target as its look begins. Hosts under maintenance are not touched and
+    appear as ``skipped``.
     """
     policy = policy or Policy()
     settings = settings or Settings()
     info = info or new_run(inventory)
     rest = resting(targets, policy, datetime.fromisoformat(info.started).date())
-    return pipeline(targets, _looks(targets, rest, settings, executor, on_evidence), info, policy)
+    looks = _looks(targets, rest, settings, executor, on_begin)
+    return pipeline(targets, looks if on_evidence is None else _told(looks, on_evidence), info, policy)
+
+
+def _told(looks: Generator[Look, None, None], observer: Observer) -> Iterator[Look]:
+    with closing(looks):  # whoever stops here stops the engine too, at once
+        for look in looks:
+            observer(look[1])
+            yield look
 
 
 def _looks(
@@ -44,19 +56,10 @@ def _looks(
     rest: dict[str, Evidence],
     settings: Settings,
     executor: Executor | None,
-    on_evidence: Observer | None,
-) -> Iterator[tuple[Target, Evidence]]:
-    for look in _live(targets, rest, settings, executor):
-        if on_evidence is not None:
-            on_evidence(look[1])
-        yield look
-
-
-def _live(
-    targets: Sequence[Target], rest: dict[str, Evidence], settings: Settings, executor: Executor | None
-) -> Iterator[tuple[Target, Evidence]]:
+    on_begin: Callable[[Target], None] | None,
+) -> Generator[Look, None, None]:
     for target in targets:
         if target.name in rest:
             yield target, rest[target.name]
     awake = [target for target in targets if target.name not in rest]
-    yield from engine.run(awake, Reach(settings), settings=settings, executor=executor)
+    yield from engine.run(awake, Reach(settings), settings=settings, executor=executor, on_begin=on_begin)

@@ -195,6 +195,7 @@ def _result(target: Target, look: Evidence, facts: HostFacts, verdict: Verdict) 
         verdict=verdict,
         attempts=look.attempts,
         seconds=round(look.seconds, 3),
+        notes=look.notes,
         system=facts.system,
         gpus=facts.gpus,
         toolkits=facts.toolkits,

@@ -59,6 +59,8 @@ class HostResult(Record):
     verdict: Verdict
     attempts: Annotated[int, VOLATILE]
     seconds: Annotated[float, VOLATILE]
+    notes: Annotated[tuple[str, ...], VOLATILE] = ()
+    """What was odd on the way to the host or in its answer, and changed nothing: a bad line of known_hosts."""
     system: System | None
     gpus: Gpus
     toolkits: tuple[Toolkit, ...]

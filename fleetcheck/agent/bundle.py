@@ -7,9 +7,11 @@ docstrings stay here. The text needs Python 3.8; an older interpreter still pars
 from __future__ import annotations
 
 import ast
+import base64
 import io
 import secrets
 import tokenize
+import zlib
 from functools import cache
 from importlib.resources import files
 
@@ -19,9 +21,10 @@ from fleetcheck.version import __version__
 
 HOST = (
     "values", "processes", "system", "hardware", "kernel_log", "smi", "tools", "contain", "commands", "disk",
-    "serving", "caches", "find", "activate", "container", "jobs", "gather",
+    "startup", "serving", "caches", "find", "activate", "container", "deep", "jobs", "gather",
 )  # fmt: skip
 INSIDE = ("values", "system", "tools", "distributions", "cuts", "sources", "frameworks", "constant", "inside")
+IMPORTED = ("values", "imported")
 TYPES_ONLY = ("__future__", "typing", "collections.abc")
 OLDEST = (3, 8)
 TOO_OLD = 97
@@ -48,12 +51,21 @@ def script(request: Request, marker: str, *, pythons: tuple[str, ...] = SYSTEM_P
 def agent_text(request: Request, marker: str) -> str:
     """Return the program for the host's own interpreter."""
     fields = {name: getattr(request, name) for name in request.__dataclass_fields__}
+    deep = packed(deep_text()) if request.deep else "''"
     return (
         "import sys\n"
         f"if sys.version_info < {OLDEST}: sys.exit({TOO_OLD})\n"
-        f"exec(compile({program(HOST)!a}, 'fleetcheck', 'exec'))\n"
-        f"main({fields!a}, {marker!a}, {__version__!a}, {inside_text()!a})\n"
+        "import binascii, zlib\n"
+        "def unpacked(text): return zlib.decompress(binascii.a2b_base64(text)).decode()\n"
+        f"exec(compile({packed(program(HOST))}, 'fleetcheck', 'exec'))\n"
+        f"main({fields!a}, {marker!a}, {__version__!a}, {packed(inside_text())}, {deep})\n"
     )
+
+
+@cache
+def packed(text: str) -> str:
+    """Return an expression for a text. bash reads a script from a pipe byte by byte: what is short is cheap."""
+    return f"unpacked({base64.b64encode(zlib.compress(text.encode(), 9)).decode()!a})"
 
 
 @cache
@@ -66,6 +78,16 @@ def inside_text() -> str:
         "    sys.exit(0)\n"
         f"exec(compile({program(INSIDE)!a}, 'fleetcheck', 'exec'))\n"
         "tell(4)\n"
+    )
+
+
+@cache
+def deep_text() -> str:
+    """Return the program for the real import; the host's program appends the call, with its scratch folder."""
+    return (
+        "import sys\n"
+        f"if sys.version_info < {OLDEST}: sys.exit({TOO_OLD})\n"
+        f"exec(compile({program(IMPORTED)!a}, 'fleetcheck', 'exec'))\n"
     )
 
 

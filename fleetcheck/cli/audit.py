@@ -89,8 +89,11 @@ def watched(
         recorders.begin(info, policy, targets)
         if memory is not None:
             memory.begin(info)
-        events = audit(targets, policy=policy, settings=settings, info=info, on_evidence=recorders)
-        run = watch(events, progress or Progress(session, show), outputs)
+        progress = progress or Progress(session, show)
+        events = audit(
+            targets, policy=policy, settings=settings, info=info, on_evidence=recorders, on_begin=progress.begin
+        )
+        run = watch(events, progress, outputs)
         if memory is not None:
             memory.end(run)
         recorders.end(run)

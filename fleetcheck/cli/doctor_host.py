@@ -74,19 +74,11 @@ def _ssh(target: Target, route: Route, chosen: Settings) -> Check:
     program = shutil.which("ssh")
     if program is None:
         return Check("ssh", "there is no ssh here", "install openssh-client")
-    config = target.ssh_config or chosen.ssh_config
     command = [
-        program, "-v", *(["-F", str(Path(config).expanduser())] if config else []), "-o", "BatchMode=yes",
-        "-o", "StrictHostKeyChecking=yes", "-o", f"ConnectTimeout={round(chosen.limits.connect)}",
-        "-o", f"HostName={route.host}", "-p", str(route.port), "-l", route.user,
+        program, "-v", *_told(target, route, chosen), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
+        "-o", f"ConnectTimeout={round(chosen.limits.connect)}", "-o", f"HostName={route.host}",
+        "-p", str(route.port), "-l", route.user, "--", target.name, "true",
     ]  # fmt: skip
-    if target.identity_file:
-        command += ["-i", str(Path(target.identity_file).expanduser()), "-o", "IdentitiesOnly=yes"]
-    if target.proxy_jump:
-        command += ["-J", target.proxy_jump]
-    if target.known_hosts or chosen.known_hosts:
-        command += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in route.known_hosts_files)]
-    command += ["--", target.name, "true"]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
@@ -105,6 +97,33 @@ def _ssh(target: Target, route: Route, chosen: Settings) -> Check:
     ]
     said = f"{'; '.join(passed)}; then: {' / '.join(last[-3:]) or 'nothing'}"
     return Check("ssh", said, "ssh itself does not come through: mend that first")
+
+
+def _told(target: Target, route: Route, chosen: Settings) -> list[str]:
+    """Return the options that make ssh go the audit's way: the inventory's keys win over the ssh config."""
+    config = target.ssh_config or chosen.ssh_config
+    words = ["-F", str(Path(config).expanduser())] if config else []
+    if target.known_hosts or chosen.known_hosts:
+        words += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in route.known_hosts_files)]
+    if target.proxy_jump:
+        return [
+            *words,
+            "-J",
+            target.proxy_jump,
+            *(["-i", route.identity_files[0]] if target.identity_file else []),
+        ]
+    if target.identity_file is None:
+        return words
+    # ssh offers the config's keys as well, the audit does not; without a config, all that it says is told.
+    words = ["-F", "none", "-i", route.identity_files[0], "-o", "IdentitiesOnly=yes"]
+    words += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in route.known_hosts_files)]
+    if route.host_key_alias:
+        words += ["-o", f"HostKeyAlias={route.host_key_alias}"]
+    if route.proxy_jump:
+        words += ["-J", ",".join(route.proxy_jump)]
+    if route.proxy_command:
+        words += ["-o", "ProxyCommand=" + route.proxy_command.replace("%", "%%")]
+    return words
 
 
 def _look(target: Target, chosen: Settings) -> Check:

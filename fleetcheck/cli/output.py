@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import sys
+import time
 from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO, cast
@@ -18,6 +19,7 @@ from fleetcheck.errors import FleetcheckError, InputError, OutputError, Problem
 from fleetcheck.report.formats import CARRIES, STREAMED, View, render
 
 if TYPE_CHECKING:
+    from fleetcheck.inventory.model import Target
     from fleetcheck.report.jsonl import Stream
     from fleetcheck.run import Event, Run
 
@@ -166,6 +168,12 @@ class Progress:
         self._on = is_terminal(sys.stderr) and not show.quiet and not session.debug
         self._on = self._on and os.environ.get("TERM") != "dumb"
         self._hosts = self._done = self._bad = self._unseen = 0
+        self._began: dict[str, float] = {}
+
+    def begin(self, target: Target) -> None:
+        """Remember since when a host is looked at; a retry begins anew."""
+        self._began.pop(target.name, None)
+        self._began[target.name] = time.monotonic()
 
     def see(self, event: Event) -> None:
         """Count an event and show the line; the last event clears it."""
@@ -178,10 +186,14 @@ class Progress:
             self._hosts = event.hosts
         else:
             self._done += 1
+            self._began.pop(event.host.name, None)
             self._bad += event.host.verdict == "findings"
             self._unseen += event.host.verdict not in ("ok", "findings")
         if self._on:
             line = f"{self._done}/{self._hosts} hosts, {self._bad} with findings, {self._unseen} not checked"
+            slowest = next(iter(self._began.items()), None)
+            if slowest is not None:
+                line += f"; slowest {slowest[0][:40]} ({time.monotonic() - slowest[1]:.0f} s)"
             click.echo(f"\r\x1b[K{line}", nl=False, err=True, color=True)
 
     def clear(self) -> None:

@@ -52,6 +52,10 @@ def reach_options(command: _Command) -> _Command:
             help="Record the key of a host never seen before. A changed key is refused.",
         ),
         click.option(
+            "--deep", is_flag=True,
+            help="Import FlashInfer for real too, without GPU, in a scratch folder that is removed.",
+        ),
+        click.option(
             "--ssh-config", metavar="FILE",
             help="Read this ssh config instead of the user's; none reads no config.",
         ),
@@ -74,6 +78,7 @@ def settings(options: dict[str, Any]) -> Settings:
     chosen: dict[str, Any] = {
         "limits": Limits(**dict(options.pop("limits"))),
         "accept_new": options.pop("accept_new"),
+        "deep": options.pop("deep"),
     }
     if workers is not None:
         chosen["workers"] = workers

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fleetcheck.facts import caches, gpus, in_force, processes, shape, toolchain
+from fleetcheck.facts import caches, gpus, imported, in_force, processes, shape, toolchain
 from fleetcheck.facts.records import HostFacts, System, Venv
 from fleetcheck.facts.venv import HostView, venv
 
@@ -46,6 +46,7 @@ def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None
         unmatched=shape.texts(listed.get("unmatched"), 200),
         caches=caches.caches(parts["caches"]) if isinstance(parts.get("caches"), dict) else None,
         processes=serving,
+        named_csrc=processes.named_csrc(parts.get("processes")),
         processes_unread=processes.unread(parts.get("processes")),
     )
 
@@ -76,7 +77,8 @@ def _venvs(parts: Mapping[str, Any], listed: Mapping[str, Any], view: HostView) 
         item = shape.mapping(raw)
         index = shape.integer(item.get("index"))
         name = f"venv/{position if index is None else index}"
-        found.append(venv(item, parts.get(name), view))
+        deep = parts.get(f"deep/{position if index is None else index}")
+        found.append(imported.beside(venv(item, parts.get(name), view), deep))
         done.add(name)
     for name in sorted(parts, key=_number):
         if re.fullmatch(r"venv/\d{1,6}", name) and name not in done and len(found) < MAX_VENVS:

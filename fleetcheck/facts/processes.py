@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from fleetcheck.facts import shape, toolchain
-from fleetcheck.facts.records import DiskFile, GpuProcess, Library, Process
+from fleetcheck.facts.records import DiskFile, GpuProcess, Library, NamedCsrc, Process
 
 MAX_PROCESSES = 100
 MAX_LIBRARIES = 100
@@ -33,6 +33,17 @@ def processes(part: object, gpus: Sequence[GpuProcess] = (), places: Places | No
             number = shape.integer(item.get("view"), 0, len(views) - 1) if views else None
             view = {} if number is None else views[number]
             found.append(_process(item, pid, view, shape.unique(by_pid.get(pid, ())), places or {}))
+    return tuple(found)
+
+
+def named_csrc(part: object) -> tuple[NamedCsrc, ...]:
+    """Return the paths of sources that units and start scripts name."""
+    found = []
+    for raw in shape.items(shape.mapping(part).get("named"), MAX_PROCESSES):
+        item = shape.mapping(raw)
+        file, path, kind = shape.name(item.get("file")), shape.name(item.get("path")), item.get("kind")
+        if file and path and kind in ("unit", "script", "environment"):
+            found.append(NamedCsrc(file=file, line=shape.integer(item.get("line"), 1), kind=kind, path=path))
     return tuple(found)
 
 

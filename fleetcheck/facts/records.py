@@ -238,6 +238,11 @@ class FlashInfer(Fact):
     """Folders of prebuilt modules that are loaded before anything is compiled from csrc, as ``<dir>/<module>``."""
     cubins: dict[str, int] | None = None
     """Cubins of flashinfer-cubin by arch (``{"100": 1412}``); None where they were not counted."""
+    imported_csrc_dir: str | None = None
+    """What the real import says (``--deep``)."""
+    imported_version: str | None = None
+    imported_error: str | None = None
+    """Why the real import failed; None also where none was made."""
     pcie_ipc: bool | None = None
     """Whether this release has the all-reduce over PCIe (0.7.0 and newer), which no gate closes."""
 
@@ -431,6 +436,15 @@ class Process(Fact):
     unseen: tuple[str, ...] = ()
 
 
+class NamedCsrc(Fact):
+    """A path of CUDA sources that is written down in a file which starts what serves."""
+
+    file: str
+    line: int | None = None
+    kind: Literal["unit", "script", "environment"] = "script"
+    path: str
+
+
 class CacheFolder(Fact):
     """A folder that a build.ninja names, and whether it is there."""
 
@@ -498,5 +512,6 @@ class HostFacts(Fact):
     """Globs of the inventory that matched nothing on this host."""
     caches: tuple[Cache, ...] | None = None
     processes: tuple[Process, ...] | None = None
+    named_csrc: tuple[NamedCsrc, ...] = ()
     processes_unread: tuple[str, ...] = ()
     """Processes that may serve and could not be looked at, with the reason."""

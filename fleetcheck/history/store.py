@@ -6,6 +6,7 @@ In: runs that ended. Out: a file of mode 0600 in write-ahead mode that is sound 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from fleetcheck.history import pack
 from fleetcheck.history.alive import Alive
 from fleetcheck.history.errors import BUSY_SECONDS, HistoryError, told
 from fleetcheck.history.schema import VERSION, migrate, version
+from fleetcheck.judge import stamp
 from fleetcheck.rules.finding import Finding
 from fleetcheck.run import HostResult, Run, RunInfo
 
@@ -181,12 +183,12 @@ class History:
             newest = self.connection.execute("SELECT seq, started FROM run ORDER BY seq DESC LIMIT 2").fetchall()
             if len(newest) < 2:
                 return 0
-            limit = (datetime.fromisoformat(min(row[1] for row in newest)) - keep).isoformat()
+            limit = stamp(datetime.fromisoformat(min(row[1] for row in newest)) - keep)
             (oldest,) = self.connection.execute("SELECT min(started) FROM run").fetchone()
             if datetime.fromisoformat(oldest) + slack > datetime.fromisoformat(limit):
                 return 0
             old = "SELECT seq FROM run WHERE started < ? AND seq < ? AND seq NOT IN (SELECT base FROM notice)"
-            known = (limit.replace("+00:00", "Z"), newest[0][0])
+            known = (limit, newest[0][0])
             self.connection.execute(f"DELETE FROM look WHERE run IN ({old})", known)  # noqa: S608  (fixed text)
             gone = self.connection.execute(f"DELETE FROM run WHERE seq IN ({old})", known).rowcount  # noqa: S608
             if gone:
@@ -260,6 +262,9 @@ def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for place in (path, path.parent):  # write-ahead mode makes files beside it
+        if not os.access(place, os.W_OK):
+            raise PermissionError(errno.EACCES, f"{place} is read-only")
 
 
 def _connected(uri: str) -> sqlite3.Connection:

@@ -28,6 +28,8 @@ from fleetcheck.remote.wire import Wire
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
+BROKEN = (paramiko.SSHException, EOFError, OSError)
+"""What Paramiko raises where a connection breaks, whichever thread was the first to see it."""
 POLL = 0.5
 """Seconds after which the reading loop looks at standard error and at the exit status."""
 IDLE = 5.0
@@ -152,7 +154,7 @@ def _handshake(attempt: Attempt, connection: fabric.Connection, place: Place, wi
     except LookError:
         attempt.check()
         raise
-    except (paramiko.SSHException, EOFError, OSError) as error:
+    except BROKEN as error:
         attempt.check()
         stage = attempt.stage
         if stage == "auth":
@@ -183,7 +185,7 @@ def ask(
     reply = _Reply()
     try:
         # A command that ended at once (nologin) takes no input; its words are worth reading.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(*BROKEN):
             channel.settimeout(None)
             channel.sendall(script)
         attempt.check()
@@ -191,7 +193,8 @@ def ask(
     except TooLarge as error:
         raise too_large(max_bytes) from error
     finally:
-        channel.close()
+        with contextlib.suppress(*BROKEN):
+            channel.close()
     attempt.check()
     if not sink.ended:
         raise ended_early(
@@ -206,13 +209,13 @@ def _start(attempt: Attempt, connection: fabric.Connection, command: str, limits
     except paramiko.ChannelException as error:
         message = f"the host refused a session ({plain(error.text)}); see its MaxSessions and AllowUsers"
         raise LookError("probe-error", "channel", "refused", message) from error
-    except (paramiko.SSHException, EOFError, OSError) as error:
+    except BROKEN as error:
         attempt.check()
         raise LookError("probe-error", "channel", "lost", _lost(connection)) from error
     attempt.enter("channel", limits.channel)
     try:
         channel.exec_command(command)
-    except (paramiko.SSHException, EOFError, OSError) as error:
+    except BROKEN as error:
         attempt.check()
         if connection.transport.is_active():
             message = "the host refused to run a command (a forced command, or a restricted account)"

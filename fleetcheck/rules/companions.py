@@ -94,18 +94,35 @@ def flashinfer_mixed(look: Look) -> Iterator[Hit]:
     "basis-disagrees",
     "venv",
     "warning",
-    summary="The version that pip recorded is not the one that the package says of itself.",
+    summary="Two ways of asking about FlashInfer give different answers: metadata, files, or the real import.",
     explanation=(
         "`pip list` and every tool that reads the metadata show one version, and a process that imports "
         "FlashInfer has another: files were copied over an installed package, or another folder comes first on "
-        "the path. Expectations are judged by what is imported."
+        "the path. Expectations are judged by what is imported. With `--deep`, the folder that the real import "
+        "names is compared with the one that was read from the files."
     ),
     remedy="Find which of the two is meant, and install that release again.",
     references=(RECORDED,),
 )
 def basis_disagrees(look: Look) -> Iterator[Hit]:
-    """Fire where both versions are known and differ."""
+    """Fire where both versions are known and differ, or both folders."""
     for venv, found in look.installed():
+        said, own = found.imported_csrc_dir, {path for path in (found.csrc_dir, found.csrc_real) if path}
+        if said and own and found.basis != "imported":
+            yield Hit(
+                f"FlashInfer in {text.brief(venv.path)} says on import that its sources are in "
+                f"{text.brief(said)}, and its files say {text.brief(found.csrc_dir or found.csrc_real)}.",
+                venv=venv.path,
+                key="csrc",
+                expected=found.csrc_dir,
+                seen=said,
+                basis="imported",
+                remedy=(
+                    f"{text.python(venv)} -m pip show --files flashinfer-python",
+                    text.reinstall(venv, found),
+                    text.RESTART,
+                ),
+            )
         recorded, resolved = found.recorded_version, found.version
         if not recorded or not resolved or parse(resolved) is None or same(recorded, resolved):
             continue

@@ -50,6 +50,14 @@ SERVING_EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "arch-list-excludes-gpu": (
         {}, host(tools(arch_list="9.0a", arch_list_from="FLASHINFER_CUDA_ARCH_LIST")),
     ),
+    "csrc-hardcoded": (
+        {},
+        host(
+            named_csrc=[
+                {"file": "/etc/systemd/system/sglang.service", "line": 9, "kind": "unit", "path": f"{ROOT}/csrc"}
+            ]
+        ),
+    ),
     "csrc-running-elsewhere": ({}, host(processes=[process(venv=OTHER), process(4712, venv=OTHER)])),
     "csrc-stale-cache": ({}, host(caches=[{"path": CACHE, "exists": True, "modules": [MODULE]}])),
     "cuda-mismatch": ({}, host({**tools(), "torch": {"version": "2.8.0+cu128", "cuda": "12.8"}})),

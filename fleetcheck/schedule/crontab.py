@@ -38,7 +38,7 @@ def block(job: Job, when: str | None) -> str:
 
 
 def with_block(text: str, name: str, made: str) -> str:
-    """Return a crontab with the block ``name`` replaced by ``made``, or added; taken out where ``made`` is empty."""
+    """Return a crontab with the block ``name`` replaced by ``made``, or added; without ``made``, taken out."""
     begin, end = (re.escape(mark) for mark in _marks(name))
     pattern = re.compile(rf"^{begin}\n.*?^{end}\n", re.MULTILINE | re.DOTALL)
     if pattern.search(text):

@@ -172,3 +172,53 @@ def test_a_process_that_vanishes_and_one_that_serves_nothing(tmp_path: Path) -> 
         answer = look(Request())
     assert process.pid not in [one["pid"] for one in answer.parts["processes"]["items"]]
     assert answer.parts["processes"]["error"] is None
+
+
+CONTAINER = """set -e
+mount -t tmpfs none "$1"
+mkdir "$1/proc" "$1/opt"
+for name in usr bin lib lib64; do
+    if [ -L "/$name" ]; then ln -s "$(readlink "/$name")" "$1/$name"
+    elif [ -d "/$name" ]; then mkdir "$1/$name"; mount --bind "/$name" "$1/$name"; fi
+done
+mount -t proc none "$1/proc"
+cp -r "$2" "$1/opt/real"
+ln -s /opt/real "$1/opt/ml"
+root=$1
+shift 2
+exec chroot "$root" "$@"
+"""
+
+
+@pytest.mark.skipif(root_only() is not None, reason="needs root to make a container")
+def test_a_container_is_read_under_its_own_root(tmp_path: Path) -> None:
+    if shutil.which("unshare") is None or shutil.which("python3", path="/usr/bin") is None:
+        pytest.skip("needs unshare and /usr/bin/python3")
+    if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to make mount namespaces (CAP_SYS_ADMIN)")
+    secret = tmp_path / "secret"
+    secret.write_text(f"__version__ = '{SECRET}'\n")
+    site = environment(tmp_path / "ml")
+    inside = Path("/opt/ml") / site.relative_to(tmp_path / "ml")
+    (site / "flashinfer/compilation_context.py").symlink_to(secret)  # an absolute link, to a file of the host
+    (site / "flashinfer/jit/env.py").rename(tmp_path / "ml/env.py")
+    (site / "flashinfer/jit/env.py").symlink_to("/opt/real/env.py")  # and one that leads somewhere in there alone
+    for name in ("hashlib", "csv", "ast"):
+        (site / f"{name}.py").write_text("raise SystemExit('executed')\n")
+    (tmp_path / "root").mkdir()
+    before = ["unshare", "-m", "--propagation", "private", "/bin/sh", "-c", CONTAINER, "sh"]
+    before += [str(tmp_path / "root"), str(tmp_path / "ml")]
+    env = {"VIRTUAL_ENV": "/opt/ml", "HOME": "/root"}
+    with serving("/usr/bin/python3", maps=[inside / LIBRARY], before=before, env=env) as process:
+        found, facts, parts = seen(process.pid, discover=("running",))
+    place = f"/proc/{process.pid}/root/opt/ml"
+    (venv,) = [venv for venv in facts.venvs if venv.path == place]
+    assert (found.place, found.named_venv) == ("container", place)
+    assert (venv.state, venv.origin) == ("ok", "running")
+    assert venv.flashinfer is not None
+    assert (venv.flashinfer.version, venv.flashinfer.env_error) == ("0.6.2", None)
+    assert venv.flashinfer.csrc_dir == "/opt/data/csrc"  # where the linked file would start from, in there
+    assert SECRET not in repr(parts)
+    assert {file.name for file in found.files} >= {"jit/env.py", "jit/comm.py"}
+    cache = next(item for item in parts["caches"]["items"] if item["pid"] == process.pid)
+    assert cache["error"] == "ENOENT"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import tarfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +39,38 @@ def test_a_package_is_fetched_once(published: Package, tmp_path: Path, capsys: p
     said = capsys.readouterr().out.splitlines()
     assert said == [f"{published.filename}: fetched, 0.0 MB", f"{published.filename}: there"]
     assert [path.name for path in cache.iterdir()] == [published.filename]
+
+
+def test_a_wheel_for_another_python_is_fetched(published: Package, tmp_path: Path) -> None:
+    shelf = tmp_path / "shelf"
+    wheel = shelf / "tiny-2.0-cp38-cp38-manylinux_2_17_x86_64.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny-2.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 2.0\n")
+        archive.writestr("tiny-2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: cp38-cp38-manylinux_2_17_x86_64\n")
+        archive.writestr("tiny-2.0.dist-info/RECORD", "")
+    content = wheel.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    package = replace(published, version="2.0", filename=wheel.name, sha256=digest, size=len(content))
+    fetch(package, tmp_path / "cache")
+    assert is_here(package, tmp_path / "cache")
+
+
+def test_a_source_archive_is_fetched_and_not_built(published: Package, tmp_path: Path) -> None:
+    archive, ran = tmp_path / "shelf" / "tiny-3.0.tar.gz", tmp_path / "ran"
+    texts = {"setup.py": f"open({str(ran)!r}, 'w').close()\n", "PKG-INFO": "Metadata-Version: 2.1\nName: tiny\n"}
+    with tarfile.open(archive, "w:gz") as file:
+        for name, text in texts.items():
+            entry = tarfile.TarInfo(f"tiny-3.0/{name}")
+            entry.size = len(text)
+            file.addfile(entry, io.BytesIO(text.encode()))
+    content = archive.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    package = replace(published, version="3.0", filename=archive.name, sha256=digest, size=len(content))
+    fetch(package, tmp_path / "cache")
+    assert is_here(package, tmp_path / "cache")
+    assert not ran.exists()
+    with pytest.raises(FetchError):
+        fetch(replace(package, filename="tiny-4.0.tar.gz"), tmp_path / "cache")
 
 
 def test_a_damaged_package_is_fetched_again(published: Package, tmp_path: Path) -> None:

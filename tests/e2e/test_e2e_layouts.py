@@ -53,9 +53,21 @@ def layout(*rules: str, state: str = "ok", **expected: Any) -> Callable[[Maker],
     return enter
 
 
-STOCK: dict[str, Any] = {"version": "0.6.2", "csrc_state": "complete", "install": "wheel", "verified": True, "guards": 13}
+STOCK: dict[str, Any] = {
+    "version": "0.6.2",
+    "csrc_state": "complete",
+    "install": "wheel",
+    "verified": True,
+    "guards": 13,
+}
 REFUSED: dict[str, Any] = {**STOCK, "gate": (9, 10), "verdict": "refused", "effective": "off"}
-SUPPORTED: dict[str, Any] = {**STOCK, "version": "0.6.18", "gate": (9, 10, 12), "verdict": "supported", "guards": 0}
+SUPPORTED: dict[str, Any] = {
+    **STOCK,
+    "version": "0.6.18",
+    "gate": (9, 10, 12),
+    "verdict": "supported",
+    "guards": 0,
+}
 
 
 def stock(shop: Workshop, built: Built, path: str, version: str = "0.6.2") -> Environment:
@@ -377,6 +389,8 @@ def told(workspace: Path) -> Told:
     unpacked = {v: wheels.unpack(wheel, folder / f"unpacked-{v}", wheels.decides) for v, wheel in fetched.items()}
     shop = Workshop(folder, unpacked)
     built = shop.host("host")
+    built.tree.write("/usr/local/cuda/version.json", '{"cuda_nvcc": {"version": "12.9.86"}}')
+    built.tree.write("/usr/local/cuda/bin/nvcc", "", 0o755)
     paths = {name: f"/opt/{name}" for name in LAYOUTS}
     for name, one in LAYOUTS.items():
         one.make(shop, built, paths[name])

@@ -63,13 +63,13 @@ def unpacked(package: Package, folder: Path) -> Path:
 
 
 def stock(workspace: Path, package: Package) -> tuple[Workshop, Built, Environment]:
-    """Make a host with CUDA 13.0 and one environment that holds this release of FlashInfer."""
+    """Make a host with CUDA 12.9 and one environment that holds this release of FlashInfer."""
     folder = workspace / f"matrix-{package.version}"
     folder.mkdir()
     shop = Workshop(folder, {package.version: unpacked(package, folder / "unpacked")})
     built, made = shop.stock("stock", package.version)
     built.tree.write(
-        "/usr/local/cuda/version.json", '{"cuda": {"version": "13.0.1"}, "cuda_nvcc": {"version": "13.0.88"}}'
+        "/usr/local/cuda/version.json", '{"cuda": {"version": "12.9.1"}, "cuda_nvcc": {"version": "12.9.86"}}'
     )
     built.tree.write("/usr/local/cuda/bin/nvcc", "", 0o755)
     return shop, built, made

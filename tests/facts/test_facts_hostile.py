@@ -91,6 +91,82 @@ WHOLE: dict[str, Any] = {
             "sglang": {"spec": "file", "dists": [{"name": "sglang", "version": "0.5.7"}]},
         },
     },
+    "processes": {
+        "items": [
+            {
+                "pid": 7,
+                "ppid": 1,
+                "uid": 0,
+                "user": "root",
+                "home": "/root",
+                "started": 5.0,
+                "server": "sglang",
+                "title": "sglang::scheduler",
+                "flags": {"--tp": "8"},
+                "gpu": True,
+                "maps_error": None,
+                "namespace": "other",
+                "namespace_id": "mnt:[1]",
+                "other_root": False,
+                "container": None,
+                "launcher": {"pid": 6, "flags": {"--tp": "8"}, "server": "sglang", "env": {"HOME": "/root"}},
+                "exe": "/usr/bin/python3",
+                "cwd": "/",
+                "argv_prefix": "/v",
+                "env": {"PATH": "/bin"},
+                "view": 0,
+                "mapped": [{"path": SITE, "files": 3}],
+                "libraries": [{"path": "/c/trtllm_comm.so", "deleted": True, "replaced": True, "mtime": 1.0}],
+            }
+        ],
+        "views": [
+            {
+                "root": f"{SITE}/flashinfer",
+                "error": None,
+                "files": [{"name": "jit/comm.py", "path": "/x", "mtime": 1.0, "ctime": 2.0, "links": 1}],
+                "tools": {
+                    "which_nvcc": "/usr/bin/nvcc",
+                    "named_nvcc": {"path": "/n", "there": False},
+                    "homes": {"/usr/local/cuda": {"exists": True, "nvcc": True, "version": "12.8"}},
+                    "cxx": {"name": "c++", "path": None},
+                    "ninja": None,
+                    "python_h": None,
+                },
+            }
+        ],
+        "unread": [{"pid": 9, "user": "bob", "error": "EACCES"}],
+        "unread_count": 3,
+        "error": None,
+    },
+    "caches": {
+        "items": [
+            {
+                "path": "/root/.cache/flashinfer",
+                "exists": True,
+                "uid": 0,
+                "user": None,
+                "pid": None,
+                "folders": [{"first": "0.6.2", "second": "", "modules": 1}],
+                "truncated": None,
+                "locks": [{"path": "/l", "kind": "file", "mtime": 1.0, "held": None}],
+                "modules": [
+                    {
+                        "first": "0.6.2",
+                        "second": "120a",
+                        "name": "norm",
+                        "dir": "/c/norm",
+                        "gencode": ["120a"],
+                        "csrc": [{"path": "/v/csrc", "exists": True}],
+                        "includes": [],
+                        "cuda_home": "/usr",
+                        "library": {"size": 1, "mtime": 1.0},
+                        "newest": {"path": "/s", "mtime": 2.0},
+                    }
+                ],
+            }
+        ]
+    },
+    "deep/0": {"state": "ran", "imported": {"csrc_dir": "/x", "csrc_real": "/x", "version": "1", "error": None}},
     "smi": {
         "path": "/usr/bin/nvidia-smi",
         "skipped": None,
@@ -130,6 +206,10 @@ def test_the_whole_evidence_is_understood() -> None:
     assert facts.gpus.state == "ok"
     assert facts.venvs[0].flashinfer is not None
     assert facts.venvs[0].flashinfer.csrc_state == "complete"
+    assert facts.processes is not None and facts.caches is not None
+    assert (facts.processes[0].venv, facts.processes[0].venv_basis) == ("/v", "mapped")
+    assert facts.caches[0].undetected == ("0.6.2",)
+    assert facts.processes_unread == ("process 9 of bob: EACCES", "2 more")
     holds(facts)
 
 
@@ -175,3 +255,13 @@ def test_huge_answers_are_bounded() -> None:
     assert len(facts.venvs) <= 200
     assert len(facts.venvs[0].model_dump_json()) < 1_000_000
     assert len(facts.gpus.model_dump_json()) < 100_000
+    parts["processes"]["items"] *= 50_000
+    parts["processes"]["items"][0]["libraries"] *= 50_000
+    parts["caches"]["items"][0]["modules"] *= 50_000
+    parts["caches"]["items"] *= 1000
+    facts = host_facts(parts)
+    assert facts.processes is not None and facts.caches is not None
+    assert len(facts.processes) <= 100
+    assert len(facts.processes[0].libraries) <= 100
+    assert len(facts.caches) <= 20
+    assert len(facts.caches[0].modules) <= 1000

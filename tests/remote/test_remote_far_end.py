@@ -115,11 +115,10 @@ def test_nothing_is_left(shell: str | None, end: End, host: Host, tmp_path: Path
         elif end == "cut":
             network.hang_up()
         evidence = looked.result(60)
-        assert (evidence.outcome, evidence.detail) == {
-            "abort": ("timeout", "interrupted"),
-            "cut": ("probe-error", "lost"),
-            "limit": ("timeout", "agent-limit"),
-        }[end]
+        # The agent stops a little before the host's limit; on a busy machine ours may come first.
+        expected = {"abort": {"interrupted"}, "cut": {"lost"}, "limit": {"agent-limit", "host-limit"}}
+        assert evidence.outcome == ("probe-error" if end == "cut" else "timeout")
+        assert evidence.detail in expected[end]
         assert {"agent", "system", "venvs"} <= evidence.parts.keys()
     assert wait_until(lambda: not host.marked()), host.marked()
     assert host.sshd.wait_idle()

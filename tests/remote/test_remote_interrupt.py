@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 import yaml
 from support import faults
 from support.faults import Listener
+from support.program import environ
 from support.sshd import NEEDS_SSHD, SSHD, Sshd, free_port, wait_until
 
 from fleetcheck.demo.tree import HostTree
@@ -64,7 +64,7 @@ class Fleet:
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         """Start the command; its report goes to the file ``report``, line by line, its complaints to another."""
         words = ["audit", "-i", str(self.inventory), "--ssh-config", "none", "--format", "jsonl", *options]
-        environment = {key: value for key, value in os.environ.items() if key != "SSH_AUTH_SOCK"}
+        environment = environ(self.folder)
         with self.report.open("wb") as out, self.complaints.open("wb") as err:
             command = [sys.executable, "-c", START, *words]
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
@@ -139,9 +139,11 @@ def test_killed(fleet: Fleet) -> None:
     assert wait_until(lambda: not fleet.marked()), fleet.marked()
 
 
-def test_one_host_that_is_down() -> None:
+def test_one_host_that_is_down(tmp_path: Path) -> None:
     command = [sys.executable, "-c", START, "audit", "-i", "-", "--ssh-config", "none", "--format", "jsonl"]
     text = yaml.safe_dump({"hosts": {"down": {"address": "127.0.0.1", "port": free_port(), "user": "audit"}}})
-    ended = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        command, input=text, env=environ(tmp_path), capture_output=True, text=True, timeout=60, check=False
+    )
     assert (ended.returncode, ended.stderr) == (3, "")
     assert hosts_of(ended.stdout)["down"]["detail"] == "refused"

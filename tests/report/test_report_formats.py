@@ -10,7 +10,7 @@ from junitparser import Failure, JUnitXml, Skipped
 from support import reports, runs
 
 from fleetcheck.agent.evidence import OUTCOMES
-from fleetcheck.facts.records import Venv
+from fleetcheck.facts.records import Cache, Process, Venv
 from fleetcheck.report import csv, formats, jsonl, nagios, prometheus, schema
 from fleetcheck.rules.finding import Finding, Waived
 from fleetcheck.run import Finished, HostDone, Run, Started
@@ -296,8 +296,8 @@ def hostile(bad: str) -> Run:
     flash = dict.fromkeys(("version", "csrc_dir", "root"), bad)
     lies = runs.host(
         "gpu1", "findings", message=bad, detail=bad, address=bad, groups=(bad,),
-        venvs=(runs.venv(bad, **flash), Venv(path=bad, error=bad)), caches=({bad: [bad]},),
-        processes=({"pid": bad},),
+        venvs=(runs.venv(bad, **flash), Venv(path=bad, error=bad)), caches=(Cache(path=bad, error=bad),),
+        processes=(Process(pid=1, title=bad, flags={bad: bad}),),
         gpus=runs.gpus(driver=bad, names=(bad,), compute_capability=(bad,) * 20, diagnostics=(bad,)),
     )  # fmt: skip
     lost = runs.host("gpu2", "probe-error", message=bad, detail=bad)

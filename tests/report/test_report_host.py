@@ -7,7 +7,7 @@ import re
 import pytest
 from support import runs
 
-from fleetcheck.facts.records import FileFact, FlashInfer, System, Toolkit, Venv
+from fleetcheck.facts.records import Cache, FileFact, FlashInfer, Process, System, Toolkit, Venv
 from fleetcheck.report import host as page
 from fleetcheck.report.documents import narrowed
 from fleetcheck.run import HostResult
@@ -55,12 +55,12 @@ def test_everything_that_is_known_is_shown() -> None:
     )
     host = runs.host(
         "a", system=System(hostname="alpha", boot_time=1e9), toolkits=(Toolkit(path="/cuda", nvcc="13.1"),),
-        caches=({"path": "/cache", "size": 5},), processes=({"pid": 4242, "argv": ["python", "serve"]},),
+        caches=(Cache(path="/cache", user="svc"),), processes=(Process(pid=4242, flags={"--tp": "8"}),),
         venvs=(Venv(path="/v", packages={"sglang": "0.5.5"}, flashinfer=flash, activation_matches=True),),
     )  # fmt: skip
     text = page.render(runs.run(host), width=0, colour=False)
     for known in (
-        "alpha", "2001-09-09T01:46:40Z", "/cuda", "13.1", "/cache", "4242", "python, serve", "sglang", "0.5.5",
+        "alpha", "2001-09-09T01:46:40Z", "/cuda", "13.1", "/cache", "svc", "4242", "--tp", "sglang", "0.5.5",
         "9.9", "/f/env.py", "77", "1985-11-05T00:53:20Z", "name", "/value", "GPU-7", runs.NAME, "192.0.2.1", "rtx",
     ):  # fmt: skip
         assert known.lower() in text.lower(), known
@@ -97,12 +97,9 @@ BAD = "\x1b[31m\x00\u202e\n<script>\udcff\x9b\r" + "A" * 1_000_000
 def test_a_hostile_host_harms_nothing() -> None:
     flash = dict.fromkeys(("version", "csrc_dir"), BAD)
     venvs = (runs.venv(BAD, **flash, constants={BAD: (BAD,)}), *[Venv(path=BAD, packages={BAD: BAD})] * 300)
-    deep: dict[str, object] = {}
-    for _ in range(900):
-        deep = {BAD[:100]: [deep]}
     host = runs.host(
-        "a", "findings", message=BAD, detail=BAD, address=BAD, venvs=venvs, caches=(deep,),
-        processes=({BAD: BAD},) * 9,
+        "a", "findings", message=BAD, detail=BAD, address=BAD, venvs=venvs,
+        caches=(Cache(path=BAD, error=BAD),), processes=(Process(pid=1, flags={BAD: BAD}, title=BAD),) * 9,
         gpus=runs.gpus(driver=BAD, names=(BAD,), compute_capability=(BAD,) * 20, diagnostics=(BAD,) * 900),
     )  # fmt: skip
     found = runs.finding("a", BAD, message=BAD, remedy=(BAD,), seen={BAD: BAD})

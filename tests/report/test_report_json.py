@@ -11,6 +11,7 @@ import pytest
 from support import runs
 
 from fleetcheck.agent.evidence import OUTCOMES, Evidence
+from fleetcheck.facts.records import Cache, CacheLock
 from fleetcheck.inventory.model import Target
 from fleetcheck.report import json as document
 from fleetcheck.report import schema
@@ -102,10 +103,11 @@ def test_the_document_is_ascii_and_reads_back_as_the_run() -> None:
 
 def test_numbers_that_json_does_not_have_become_null() -> None:
     odd = runs.finding("a", seen=[math.nan, math.inf, 1.0, {"x": -math.inf}])
-    run = runs.run(runs.host("a", caches=({"size": math.nan},)), findings=(odd,))
+    lock = CacheLock(path="/l", kind="flock", modified_at=math.nan)
+    run = runs.run(runs.host("a", caches=(Cache(path="/c", locks=(lock,)),)), findings=(odd,))
     written = json.loads(document.render(run), parse_constant=pytest.fail)
     assert written["findings"][0]["seen"] == [None, None, 1.0, {"x": None}]
-    assert written["hosts"][0]["caches"] == [{"size": None}]
+    assert written["hosts"][0]["caches"][0]["locks"][0]["modified_at"] is None
 
 
 def test_the_promised_names_are_there(validator: jsonschema.Draft202012Validator) -> None:

@@ -24,6 +24,8 @@ PROMISED = (
     "compute-capability", "gpu-count", "gpu-missing", "gpu-fault", "gpu-name", "driver-version", "driver-mismatch",
     "driver-unloaded", "smi-missing", "smi-hung", "expectation-unmet", "expectation-unchecked", "waiver-expired",
     "waiver-unused", "fleet-outlier", "fleet-suspicious",
+    "framework-patched", "companion-mismatch", "flashinfer-mixed", "csrc-shadowed", "csrc-outside-venv",
+    "fusion-would-crash", "fusion-prebuilt-wins", "basis-disagrees", "cubins-lack-arch",
 )  # fmt: skip
 
 

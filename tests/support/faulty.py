@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ import paramiko
 from support import faults
 from support.faults import FaultySsh, Listener
 from support.loopback import LoopbackFleet
+from support.program import environ
 from support.sshd import free_port, make_key
 
 Expected = tuple[str, str | None, str | None]
@@ -34,6 +37,12 @@ class Fault:
 
     keys: dict[str, object]
     expected: Expected
+
+
+def line_a_second(connection: socket.socket, ended: threading.Event) -> None:
+    """Send a line that is no SSH banner each second, for ever."""
+    while not ended.wait(1):
+        connection.sendall(b"please wait\r\n")
 
 
 def flood(channel: paramiko.Channel) -> None:
@@ -78,7 +87,7 @@ def kinds(fleet: LoopbackFleet) -> Iterator[dict[str, Fault]]:
             found[name] = Fault({"address": "127.0.0.1"} | keys, expected)
 
         plain("silent", faults.silent, "timeout", "banner", None)
-        plain("slow-banner", faults.slow_banner, "timeout", "banner", None)
+        plain("slow-banner", line_a_second, "timeout", "banner", None)
         plain("banner-only", faults.banner_only, "timeout", "kex", None)
         plain("http", faults.http, "unreachable", "banner", "not-ssh")
         plain("closes", faults.close_at_once, "unreachable", "banner", "closed")
@@ -161,10 +170,11 @@ def audit(fleet: LoopbackFleet, count: int, faulty: int, *, seconds: float) -> A
 
 def _run(command: list[str], fleet: LoopbackFleet, seconds: float) -> tuple[str, str, float, float]:
     """Return what the command printed, said on standard error, and its peak memory in MiB and CPU seconds."""
-    environment = {key: value for key, value in os.environ.items() if key != "SSH_AUTH_SOCK"}
     report, complaints = fleet.folder / "report", fleet.folder / "complaints"
     with report.open("wb") as out, complaints.open("wb") as err:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environ(fleet.folder)
+        )
     peak, cpu, end = 0.0, 0.0, time.monotonic() + seconds
     try:
         while process.poll() is None:

@@ -18,7 +18,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from support.fetch import Package, cache_folder, is_here, packages
+from support.fetch import cache_folder, is_here, packages
 
 
 def fetched(name: str, version: str) -> Path:
@@ -27,14 +27,6 @@ def fetched(name: str, version: str) -> Path:
     if not is_here(package, cache_folder()):
         pytest.skip(f"needs {package.filename}: run `make fetch`")
     return cache_folder() / package.filename
-
-
-def available(name: str) -> Iterator[Package]:
-    """Yield the pinned packages of this name whose wheel lies in the cache, by size alone."""
-    for package in packages():
-        path = cache_folder() / package.filename
-        if package.name == name and path.is_file() and path.stat().st_size == package.size:
-            yield package
 
 
 def decides(name: str) -> bool:

@@ -16,6 +16,7 @@ from fleetcheck.agent.program.values import Root, one_line, problem, read_bytes
 
 CACHE_NAMES = ("trtllm_comm", "pcie_ipc_comm", "trtllm_mnnvl_comm", "vllm_comm", "mixed_comm", "comm")
 MOST_ENTRIES = 4096
+MOST_LISTED = 20000
 MOST_FOLDERS = 64
 MOST_BUILDS = 300
 NINJA_LIMIT = 65536
@@ -44,6 +45,9 @@ class CacheScan:
                 for number, entry in enumerate(entries):
                     if number >= MOST_ENTRIES or time.monotonic() > self.until:
                         self.cut = self.cut or "more than %d entries in one folder" % MOST_ENTRIES
+                        return
+                    if self.entries >= MOST_LISTED:
+                        self.cut = self.cut or "more than %d entries" % MOST_LISTED
                         return
                     self.entries += 1
                     yield entry

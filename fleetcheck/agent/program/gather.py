@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional
 from fleetcheck.agent.program.activate import look
 from fleetcheck.agent.program.caches import cache_bases, gather_caches
 from fleetcheck.agent.program.container import look_contained
+from fleetcheck.agent.program.deep import DEEP_SECONDS, look_deep, make_scratch, remove_scratch
 from fleetcheck.agent.program.find import find_listed, find_running, find_usual, merge
 from fleetcheck.agent.program.hardware import gather_driver, gather_pci, gather_toolkits
 from fleetcheck.agent.program.jobs import ENDINGS, Job, kill_group, reap
@@ -28,6 +29,7 @@ from fleetcheck.agent.program.values import Root, dumps, problem
 
 PART_LIMIT = 10.0
 AT_ONCE = 4
+MOST_DEEP = 16
 MOST_VENVS = 100
 END_ROOM = 16384
 
@@ -35,9 +37,11 @@ END_ROOM = 16384
 class Agent:
     """One look at one host. ``request`` holds the fields of the Request, ``marker`` opens each frame."""
 
-    def __init__(self, request: Dict[str, Any], marker: str, version: str, inside: str) -> None:
+    def __init__(self, request: Dict[str, Any], marker: str, version: str, inside: str, deep: str) -> None:
         self.request, self.marker, self.version = request, marker.encode(), version
-        self.inside = inside.encode()
+        self.inside, self.deep = inside.encode(), deep.encode()
+        self.deep_waiting: "List[Dict[str, Any]]" = []
+        self.scratch: "Optional[str]" = None
         self.root = Root(request["sysroot"])
         self.began = time.monotonic()
         self.deadline = self.began + request["host_limit"]
@@ -97,7 +101,7 @@ class Agent:
         self.find()
         self.job("processes", lambda: marshal.dumps(gather_processes(self.root)), PART_LIMIT, self.serving)
         reason = "done"
-        while self.jobs or self.waiting or self.smi == "waiting":
+        while self.jobs or self.waiting or self.deep_waiting or self.smi == "waiting":
             self.start_more()
             if not self.wait():
                 reason = "limit"
@@ -147,6 +151,9 @@ class Agent:
         if len(items) > MOST_VENVS:
             self.errors.append("venvs: %d found, %d looked at" % (len(items), MOST_VENVS))
         self.waiting = items[:MOST_VENVS]
+        if self.deep:
+            usable = [item for item in self.waiting if item["python"] is not None and item["state"] == "present"]
+            self.deep_waiting = usable[:MOST_DEEP]
         keys = ("index", "path", "item", "origin", "state")
         more = ("namespace", "inside")
         shown = [
@@ -158,8 +165,10 @@ class Agent:
         """Start environments, a few at once, and nvidia-smi behind them, or earlier where time gets short."""
         while self.waiting and self.unfinished < AT_ONCE:
             self.start_venv(self.waiting.pop(0))
+        if self.deep_waiting and not (self.jobs or self.waiting):
+            self.start_deep(self.deep_waiting.pop(0))
         left = self.deadline - time.monotonic()
-        idle = not (self.jobs or self.waiting)
+        idle = not (self.jobs or self.waiting or self.deep_waiting)
         if self.smi == "waiting" and (idle or left < self.request["smi_limit"] + PART_LIMIT):
             self.smi = "started"
             limit = min(self.request["smi_limit"], max(1.0, left - 2.0))
@@ -180,6 +189,30 @@ class Agent:
             return look(self.root, item, self.inside, (activation, interpreter)).encode()
 
         self.job("venv/%d" % item["index"], work, 3 * activation + interpreter + PART_LIMIT, looked)
+
+    def start_deep(self, item: Dict[str, Any]) -> None:
+        """Start the real import of one environment, alone: it takes memory and seconds."""
+        name = "deep/%d" % item["index"]
+        try:
+            scratch = self.scratch = make_scratch()
+        except OSError as error:
+            self.errors.append("%s: no scratch folder: %s" % (name, problem(error)))
+            return
+
+        def looked(answer: "Optional[bytes]", why: str) -> None:
+            left = remove_scratch(scratch)
+            self.scratch = None
+            if left is not None:
+                self.errors.append("%s: %s" % (name, left))
+            if answer is None:
+                self.errors.append("%s: %s" % (name, why))
+            else:
+                self.frame(name, answer)
+
+        def work() -> bytes:
+            return look_deep(self.root, item, self.deep, scratch, DEEP_SECONDS).encode()
+
+        self.job(name, work, DEEP_SECONDS + PART_LIMIT, looked)
 
     def wait(self) -> bool:
         """Wait for the next thing to happen. False once the host's time is up."""
@@ -230,6 +263,9 @@ class Agent:
         """End everything at once: nobody listens any more, or the time is up while the writing is stuck."""
         for job in self.jobs:
             kill_group(job.pid)
+        if self.scratch is not None:
+            reap([job.pid for job in self.jobs], 0.2)
+            remove_scratch(self.scratch)
         os._exit(3)
 
 
@@ -251,14 +287,14 @@ def blind(item: Dict[str, Any], why: str) -> Dict[str, Any]:
     }  # fmt: skip
 
 
-def main(request: Dict[str, Any], marker: str, version: str, inside: str) -> None:
+def main(request: Dict[str, Any], marker: str, version: str, inside: str, deep: str) -> None:
     """Run the agent. A connection that is gone ends it: by the error of a write, the lifeline, or the alarm."""
     try:
         os.fstat(LIFELINE)
         Lifeline.there = True
     except OSError:
         Lifeline.there = False  # not started by the prologue
-    agent = Agent(request, marker, version, inside)
+    agent = Agent(request, marker, version, inside, deep)
     for number in ENDINGS:
         signal.signal(number, agent.die)
     signal.alarm(int(request["host_limit"]) + 5)

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from fleetcheck.agent.program.commands import TITLES, flags_of, safe_word, server_of, users
 from fleetcheck.agent.program.contain import contained, other_root
 from fleetcheck.agent.program.disk import disk_view
+from fleetcheck.agent.program.startup import Startup, unit_of
 from fleetcheck.agent.program.system import boot_time
 from fleetcheck.agent.program.values import Root, allowed_env, one_line, problem, read_bytes
 
@@ -161,11 +162,12 @@ class Scan:
         )
         value["namespace_id"] = namespace
         value["other_root"] = other_root(place)
-        value["container"] = None
+        value["container"] = value["unit"] = None
         try:
             text = read_bytes(place + "/cgroup", 8192).decode("utf-8", "replace")
         except OSError:
             return
+        value["unit"] = unit_of(text)
         for name in ("docker", "libpod", "cri-containerd", "crio", "kubepods", "lxc", "machine"):
             if name + "-" in text or name + "/" in text:
                 value["container"] = name
@@ -245,6 +247,26 @@ class Scan:
                         item["launcher"]["env"] = known[parent]["env"]
                 parent = self.stat(parent)[0]
 
+    def startup(self, items: "List[Dict[str, Any]]") -> "Startup":
+        """Search the units and scripts that started the processes of the host itself."""
+        found = Startup(self.root)
+        for item in items:
+            if item["other_root"]:
+                continue
+            if item["unit"]:
+                found.unit(item["unit"])
+            parent = item["ppid"]
+            for _ in range(8):
+                if parent <= 1:
+                    break
+                try:
+                    cwd: "Optional[str]" = os.readlink("%s/%d/cwd" % (self.proc, parent))
+                except OSError:
+                    cwd = None
+                found.script(self.words(parent), cwd)
+                parent = self.stat(parent)[0]
+        return found
+
     def on_disk(self, item: "Dict[str, Any]") -> "Dict[str, Any]":
         """Return FlashInfer's deciding files as they lie on the disk of a process, and its compilers."""
         launcher = item["launcher"] or {}
@@ -297,7 +319,9 @@ def gather_processes(root: Root) -> "Dict[str, Any]":
         if view not in views:
             views.append(view)
         item["view"] = views.index(view)
+    started = scan.startup(items)
     return {
+        "named": started.named, "startup": started.read, "startup_errors": started.errors[:20],
         "items": items, "views": views, "seen": scan.seen, "unread": scan.unread[:20],
         "unread_count": len(scan.unread), "error": None if scan.error is None else one_line(scan.error),
     }  # fmt: skip

@@ -1,0 +1,74 @@
+"""The real import, asked for by ``--deep``: in the environment's interpreter, writing to a scratch folder alone.
+
+An import of ``flashinfer.jit.env`` imports torch, asks the driver for every GPU unless a list of architectures is
+set, and writes a log and folders. So the list is set, no GPU is visible, home is the scratch folder, and an audit
+hook refuses what Python would write elsewhere: up to 0.6.2 the import makes ``data/csrc`` where it is absent.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from typing import Any, Dict
+
+from fleetcheck.agent.program.values import Root, dumps, one_line
+
+SCRATCH_NAMES = (
+    "HOME", "FLASHINFER_WORKSPACE_BASE", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TRITON_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH", "TORCH_HOME", "HF_HOME", "NUMBA_CACHE_DIR", "MPLCONFIGDIR",
+    "TORCH_EXTENSIONS_DIR",
+)  # fmt: skip
+# An architecture that every release takes, and for which none asks nvcc for its version.
+DEEP_ARCH = {"FLASHINFER_CUDA_ARCH_LIST": "9.0a", "TORCH_CUDA_ARCH_LIST": "9.0", "CUDA_VISIBLE_DEVICES": ""}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CHANGES = (
+    "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod",
+    "os.chown", "os.utime", "os.setxattr",
+)  # fmt: skip
+
+
+def guard(scratch: str) -> None:
+    """Refuse what would change anything outside the scratch folder, and every connection."""
+
+    def inside(path: Any) -> bool:
+        if isinstance(path, int):
+            return True
+        place = os.path.realpath(os.fsdecode(path))
+        return place == scratch or place.startswith((scratch + "/", "/dev/null", "/dev/shm/", "/proc/self/"))
+
+    def hook(event: str, values: Any) -> None:
+        if event == "open" and isinstance(values[2], int) and values[2] & WRITES and not inside(values[0]):
+            raise PermissionError(errno.EPERM, "not written outside of the scratch folder", str(values[0])[:300])
+        if event in CHANGES and not inside(values[0]):
+            if event == "os.mkdir" and os.path.isdir(values[0]):
+                raise FileExistsError(errno.EEXIST, "it exists", str(values[0])[:300])
+            raise PermissionError(errno.EPERM, event + " outside of the scratch folder", str(values[0])[:300])
+        if event in ("socket.connect", "socket.getaddrinfo"):
+            raise PermissionError(errno.EPERM, "no connection is made")
+
+    sys.addaudithook(hook)
+
+
+def tell_import(scratch: str, result: int) -> None:
+    """Import ``flashinfer.jit.env`` and write what it says as the second of two lines."""
+    began, root = time.monotonic(), Root(sys.argv[1])
+    for name in SCRATCH_NAMES:
+        os.environ[name] = scratch
+    os.environ.update(DEEP_ARCH, PYTHONDONTWRITEBYTECODE="1", FLASHINFER_LOGGING_LEVEL="error")
+    guard(scratch)
+    value: "Dict[str, Any]" = {"csrc_dir": None, "csrc_real": None, "version": None, "file": None, "error": None}
+    try:
+        package = __import__("flashinfer.jit.env")
+        env = package.jit.env
+        folder = os.path.normpath(str(env.FLASHINFER_CSRC_DIR))
+        value["csrc_dir"], value["csrc_real"] = root.show(folder), root.show(os.path.realpath(folder))
+        value["version"] = str(getattr(package, "__version__", None))[:100]
+        value["file"] = root.show(str(env.__file__))
+        value["initialized"] = bool(sys.modules["torch"].cuda.is_initialized()) if "torch" in sys.modules else None
+    except BaseException as error:
+        value["error"] = one_line("%s: %s" % (type(error).__name__, error))
+    value["seconds"] = time.monotonic() - began
+    os.write(result, b"{}\n" + dumps(value).encode() + b"\n")
+    os._exit(0)

@@ -1,0 +1,74 @@
+"""The rule on paths of CUDA sources that are written down where servers are started."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from fleetcheck.facts.records import NamedCsrc
+from fleetcheck.rules import text
+from fleetcheck.rules.csrc import ENV_PY, aliases
+from fleetcheck.rules.rule import Hit, Look, rule
+
+UNITS = "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html"
+KINDS = {"unit": "The unit file", "script": "The start script", "environment": "The file of variables"}
+
+
+def read_by(look: Look, path: str) -> bool:
+    """Return whether some FlashInfer of the host reads a folder."""
+    wanted = posixpath.normpath(path)
+    for venv, found in look.installed():
+        for own in (found.csrc_dir, found.csrc_real, found.csrc_default):
+            if own is not None and wanted in aliases(venv, own):
+                return True
+    return False
+
+
+def steps(named: NamedCsrc) -> tuple[str, ...]:
+    """Return how the path is taken out, the reading first."""
+    shown = (
+        f"sed -n {named.line}p {text.quote(named.file)}"
+        if named.line
+        else f"grep -n csrc {text.quote(named.file)}"
+    )
+    reload = ("sudo systemctl daemon-reload",) if named.kind == "unit" else ()
+    return (shown, f"Take the path out of {text.brief(named.file)}: FlashInfer finds its sources itself.", *reload)
+
+
+@rule(
+    "csrc-hardcoded",
+    "csrc",
+    "error",
+    summary="A unit or start script of what serves names a folder of CUDA sources that FlashInfer does not read.",
+    explanation=(
+        "FlashInfer takes its sources from its own package, and no variable moves them. A path `flashinfer/csrc` "
+        "that is written down in a unit, a drop-in, a script or a file of variables is read by something else, "
+        "such as a script that patches sources at each start: it patches a folder that is never compiled. A path "
+        "that ends in `data/csrc` and belongs to no environment that was looked at is a warning: it may be one "
+        "that is gone."
+    ),
+    remedy="Take the path out, or let the script ask `flashinfer.jit.env` for it.",
+    references=(ENV_PY, UNITS),
+)
+def csrc_hardcoded(look: Look) -> Iterator[Hit]:
+    """Fire for each place, where FlashInfer was found somewhere and none reads that folder."""
+    if not any(found.csrc_dir or found.csrc_default for _, found in look.installed()):
+        return
+    for named in look.facts.named_csrc:
+        if read_by(look, named.path):
+            continue
+        packaged = posixpath.normpath(named.path).endswith("/data/csrc")
+        line = f" in line {named.line}" if named.line else ""
+        yield Hit(
+            f"{KINDS[named.kind]} {text.brief(named.file)} names {text.brief(named.path)}{line}, which no "
+            f"FlashInfer "
+            "that was looked at reads.",
+            key=f"{named.file}:{named.line}",
+            severity="warning" if packaged else None,
+            seen=named.path,
+            basis="running",
+            remedy=(*steps(named), text.RESTART),
+        )
+
+
+RULES = (csrc_hardcoded,)

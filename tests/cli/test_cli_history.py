@@ -1,0 +1,98 @@
+"""``history``, ``diff`` and ``show --run`` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support import nights, runs
+from support.program import call
+
+from fleetcheck.history.store import History
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    path = tmp_path / "h.db"
+    with History.open(path) as history:
+        nights.store(history, nights.run(1, [nights.machine("gpu1"), nights.machine("gpu2")]))
+        nights.store(history, nights.run(2, [nights.machine("gpu1"), nights.machine("gpu2")]))
+        bad = nights.machine("gpu1", "findings")
+        nights.store(history, nights.run(3, [bad, nights.machine("gpu2")], [runs.finding("gpu1")]))
+        nights.store(history, nights.run(4, [nights.machine("gpu1", "unreachable", message="refused")]))
+    return path
+
+
+def test_runs_are_listed_the_newest_first(tmp_path: Path, db: Path) -> None:
+    done = call(tmp_path, "history", "--db", db)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["RUN", "run-4", "run-3", "run-2", "run-1"]
+    listed = json.loads(call(tmp_path, "history", "--db", db, "--format", "json", "-n", "1").stdout)["runs"]
+    assert [(one["id"], one["not_checked"], one["state"]) for one in listed] == [("run-4", 1, "done")]
+
+
+def test_a_host_is_told_over_time(tmp_path: Path, db: Path) -> None:
+    done = call(tmp_path, "history", "gpu1", "--db", db)
+    assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if not line.startswith(" ")] == [
+        "unreachable   2030-01-01T04:00:00.000Z  (1 look, run run-4)",
+        "findings      2030-01-01T03:00:00.000Z  (1 look, run run-3)",
+        "ok            2030-01-01T01:00:00.000Z to 2030-01-01T02:00:00.000Z  (2 looks, run run-1)",
+    ]
+    assert "    + error csrc-missing: csrc-missing says so" in done.stdout.splitlines()
+    last = json.loads(call(tmp_path, "history", "gpu1", "--db", db, "-n", "1", "--format", "json").stdout)
+    assert [one["verdict"] for one in last["spans"]] == ["unreachable"]
+    none = call(tmp_path, "history", "gpu3", "--db", db)
+    assert (none.returncode, none.stdout) == (2, "")
+    assert (
+        none.stderr == "HOST: the history has no host 'gpu3'; did you mean gpu1, gpu2?\n"
+    )
+
+
+def test_the_file_is_checked_and_old_runs_forgotten(tmp_path: Path, db: Path) -> None:
+    assert call(tmp_path, "history", "--check", "--db", db).stdout == f"{db}: sound\n"
+    assert call(tmp_path, "history", "--keep", "1h", "--db", db).stdout == f"{db}: 1 run forgotten\n"
+    assert call(tmp_path, "history", "--keep", "x", "--db", db).returncode == 2
+    none = call(tmp_path, "history")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert "there is none yet" in none.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        ([], 1, "not checked   gpu1: unreachable; last seen findings"),
+        (["run-3"], 1, "not checked   gpu1: unreachable"),
+        (["run-1", "run-2"], 0, "No change since run run-1"),
+        (["latest~3", "latest~1"], 1, "worse         gpu1: ok -> findings"),
+    ],
+)
+def test_runs_are_compared(tmp_path: Path, db: Path, args: list[str], code: int, says: str) -> None:
+    done = call(tmp_path, "diff", *args, "--db", db)
+    assert (done.returncode, done.stderr) == (code, "")
+    assert says in done.stdout
+    document = json.loads(call(tmp_path, "diff", *args, "--db", db, "--format", "json").stdout)
+    assert document["schema"] == "fleetcheck/diff/1"
+    assert bool(document["hosts"]) == bool(code)
+
+
+def test_what_cannot_be_compared(tmp_path: Path, db: Path) -> None:
+    for args, says in ((["run-3", "run-1"], "name the earlier run first"), (["x"], "no one run 'x'"),
+                       (["a", "b", "c"], "Two runs")):  # fmt: skip
+        done = call(tmp_path, "diff", *args, "--db", db)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
+
+
+def test_a_host_is_shown_as_it_was(tmp_path: Path, db: Path) -> None:
+    then = call(tmp_path, "show", "gpu1", "--run", "run-3", "--db", db, "--format", "json")
+    assert then.returncode == 1
+    document = json.loads(then.stdout)
+    assert document["run"]["id"] == "run-3"
+    assert [item["rule"] for item in document["findings"]] == ["csrc-missing"]
+    assert call(tmp_path, "show", "gpu1", "--run", "latest", "--db", db).returncode == 3
+    absent = call(tmp_path, "show", "gpu2", "--run", "latest", "--db", db)
+    assert (absent.returncode, absent.stdout) == (2, "")
+    assert "the run has no host 'gpu2'" in absent.stderr
+    assert call(tmp_path, "show", "gpu1", "--db", db).returncode == 2
