@@ -133,6 +133,8 @@ def pipeline(
     """
     end = end or End()
     day = datetime.fromisoformat(info.started).date()
+    choice = policy.choice
+    info = info.model_copy(update={"select": choice.select, "ignore": choice.ignore, "fail_on": policy.fail_on})
     book = _Book({target.name: target for target in targets}, info, policy, day, accepted(policy, day))
     complete = True
     source = iter(looks)
@@ -202,4 +204,6 @@ def _result(target: Target, look: Evidence, facts: HostFacts, verdict: Verdict) 
         venvs=facts.venvs,
         caches=facts.caches,
         processes=facts.processes,
+        processes_unread=facts.processes_unread,
+        named_csrc=facts.named_csrc,
     )

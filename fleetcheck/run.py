@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fleetcheck.agent.evidence import Outcome, Stage
-from fleetcheck.facts.records import VOLATILE, Cache, Gpus, Process, System, Toolkit, Venv
-from fleetcheck.rules.finding import Finding
+from fleetcheck.facts.records import VOLATILE, Cache, Gpus, NamedCsrc, Process, System, Toolkit, Venv
+from fleetcheck.rules.finding import Finding, Severity
 
 SCHEMA: Literal["fleetcheck/run/1"] = "fleetcheck/run/1"
 Verdict = Literal[
@@ -26,7 +26,11 @@ class Record(BaseModel):
 
 
 class RunInfo(Record):
-    """One audit. Times are RFC 3339 in UTC; ``complete`` is False where it was interrupted."""
+    """One audit. Times are RFC 3339 in UTC; ``complete`` is False where it was interrupted.
+
+    ``select`` and ``ignore`` are the rules that it was limited to, as the user named them; ``fail_on`` is None
+    where it is not known.
+    """
 
     id: str
     started: str
@@ -34,6 +38,9 @@ class RunInfo(Record):
     version: str
     inventory: str
     complete: bool
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    fail_on: Severity | None = None
 
 
 class Summary(Record):
@@ -67,6 +74,10 @@ class HostResult(Record):
     venvs: tuple[Venv, ...]
     caches: tuple[Cache, ...] | None
     processes: tuple[Process, ...] | None
+    processes_unread: Annotated[tuple[str, ...], VOLATILE] = ()
+    """Processes that may serve and could not be looked at, with the reason."""
+    named_csrc: tuple[NamedCsrc, ...] = ()
+    """Paths of CUDA sources that units and start scripts of what serves name."""
 
 
 class Run(Record):

@@ -21,7 +21,7 @@ from fleetcheck.version import __version__
 
 HOST = (
     "values", "processes", "system", "hardware", "kernel_log", "smi", "tools", "contain", "commands", "disk",
-    "startup", "serving", "caches", "find", "activate", "container", "deep", "jobs", "gather",
+    "proc", "startup", "serving", "caches", "find", "activate", "container", "deep", "jobs", "blanks", "gather",
 )  # fmt: skip
 INSIDE = ("values", "system", "tools", "distributions", "cuts", "sources", "frameworks", "constant", "inside")
 IMPORTED = ("values", "imported")

@@ -37,7 +37,10 @@ class LogFile:
 
     def close(self) -> None:
         """Close the file."""
-        self._handler.close()
+        try:
+            self._handler.close()
+        except OSError as error:  # what a full disk did not take before, it does not take now
+            self._handler.note(error)
 
 
 class _Handler(RotatingFileHandler):
@@ -52,7 +55,10 @@ class _Handler(RotatingFileHandler):
         """Note what failed, in place of logging's traceback."""
         import sys
 
-        why = sys.exc_info()[1]
+        self.note(sys.exc_info()[1])
+
+    def note(self, why: BaseException | None) -> None:
+        """Keep the first failure."""
         text = why.strerror or str(why) if isinstance(why, OSError) else str(why)
         if not self._failures:
             self._failures.append(f"{self._path}: cannot be written: {text}")

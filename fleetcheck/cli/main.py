@@ -119,8 +119,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _say(session, ["interrupted"], INTERRUPTED)
     except click.ClickException as error:
-        error.show()
-        return _coded(session, [error.format_message()], FAILED)
+        return _say(session, [_one_line(error)], FAILED)
     except InputError as error:
         return _say(session, [str(problem) for problem in error.problems], FAILED, lead="")
     except FleetcheckError as error:
@@ -141,6 +140,22 @@ def main() -> NoReturn:
             # A terminal that cannot show a character gets its number, not a crash.
             stream.reconfigure(errors="backslashreplace")
     sys.exit(run())
+
+
+def _one_line(error: click.ClickException) -> str:
+    """Return what is wrong in one line, with the help that tells more, and the nearest command."""
+    said = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return said
+    near = ""
+    if isinstance(context.command, LazyGroup) and said.startswith("No such command"):
+        from difflib import get_close_matches
+
+        names = get_close_matches(said.split("'")[1], list(SUMMARIES), n=2, cutoff=0.5)
+        near = f" Did you mean {' or '.join(names)}?" if names and "Did you mean" not in said else ""
+    stop = "" if said.endswith((".", "?", "!")) else "."
+    return f"{said}{stop}{near} See {context.command_path} --help."
 
 
 def _monitored(args: Sequence[str]) -> bool:

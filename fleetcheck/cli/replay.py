@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -28,10 +29,17 @@ def command(session: Session, /, path: str, fail_on: str | None, fold: bool, **o
     show = Show.take(options)
     choice = take(options)
     from fleetcheck import recording
+    from fleetcheck.errors import InputError, Problem
     from fleetcheck.judge import pipeline
 
     prepare(session)
-    recorded = recording.read(path)
+    try:
+        recorded = recording.read(path)
+    except InputError:
+        if not holds_run(path):
+            raise
+        hint = f"is a run, not evidence: fleetcheck report {shlex.quote(path)}"
+        raise InputError([Problem(path, None, hint)]) from None
     policy = recorded.policy
     if fail_on is not None:
         policy = replace(policy, fail_on=fail_on)  # type: ignore[arg-type]  # click checked the choice
@@ -44,3 +52,15 @@ def command(session: Session, /, path: str, fail_on: str | None, fold: bool, **o
         if fold:
             folded(run, show)
         return code(run, show)
+
+
+def holds_run(path: str) -> bool:
+    """Return whether a file is a run document, which somebody gave in the place of evidence."""
+    from fleetcheck.errors import InputError
+    from fleetcheck.report.documents import read
+
+    try:
+        read(path)
+    except InputError:
+        return False
+    return True

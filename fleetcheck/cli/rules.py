@@ -8,6 +8,9 @@ import click
 
 from fleetcheck.cli.completion import complete_rules
 
+READABLE = 100
+"""Columns at which text breaks on a wider terminal."""
+
 if TYPE_CHECKING:
     from fleetcheck.rules.rule import Rule
 
@@ -19,32 +22,36 @@ if TYPE_CHECKING:
     help="How to show it.",
 )  # fmt: skip
 def command(rule: str | None, form: str) -> None:
-    """List the rules, or explain one: what it says, an example, what mends it, where to read on."""
-    from fleetcheck.cli.output import emit
+    """List the rules, or explain one: what it says, an example, what mends it, where to read on.
+
+    RULE is a rule, which is explained; or a family such as csrc, or a glob such as gpu-*, which is listed.
+    """
+    from fleetcheck.cli.output import emit, table_width
     from fleetcheck.rules.catalog import RULES
 
-    if rule is not None and rule not in RULES:
-        raise unknown(rule, list(RULES))
+    one = RULES.get(rule or "")
+    some = list(RULES.values()) if rule is None else matching(rule)
     if form == "json":
         import json
 
-        chosen: Any = document(RULES[rule]) if rule is not None else [document(one) for one in RULES.values()]
+        chosen: Any = document(one) if one is not None else [document(rule) for rule in some]
         emit(json.dumps(chosen, indent=2, ensure_ascii=False) + "\n")
-    elif rule is not None:
-        emit(explained(RULES[rule]))
+    elif one is not None:
+        emit(explained(one))
     else:
-        emit(listed(list(RULES.values())))
+        emit(listed(some, table_width() or READABLE))
 
 
-def unknown(rule: str, known: list[str]) -> Exception:
-    """Return the error for a rule that is not in the catalogue, with the nearest names."""
-    from difflib import get_close_matches
-
+def matching(pattern: str) -> list[Rule]:
+    """Return the rules that a name, a family or a glob means, as ``--select`` takes them. Raises InputError."""
     from fleetcheck.errors import InputError, Problem
+    from fleetcheck.rules.catalog import RULES
+    from fleetcheck.rules.choice import named, unknown
 
-    nearest = get_close_matches(rule, known, n=3, cutoff=0.5)
-    hint = f"; did you mean {', '.join(nearest)}?" if nearest else "; `fleetcheck rules` lists all"
-    return InputError([Problem("rules", None, f"there is no rule {rule!r}{hint}")])
+    names = named(pattern)
+    if not names:
+        raise InputError([Problem("rules", None, unknown(pattern))])
+    return [rule for slug, rule in RULES.items() if slug in names]
 
 
 def document(rule: Rule) -> dict[str, Any]:
@@ -65,17 +72,26 @@ def document(rule: Rule) -> dict[str, Any]:
     }
 
 
-def listed(rules: list[Rule]) -> str:
-    """Return the catalogue as a table, by family."""
-    from tabulate import tabulate
+def listed(rules: list[Rule], width: int) -> str:
+    """Return rules under their families, each with its severity and where it fires, in ``width`` columns."""
+    from textwrap import wrap
 
     from fleetcheck.rules.catalog import FAMILIES
+    from fleetcheck.rules.pages import TITLES
 
-    rows = [
-        (rule.slug, rule.severity, rule.summary) for family in FAMILIES for rule in rules if rule.family == family
-    ]
-    table = tabulate(rows, headers=("RULE", "SEVERITY", "FIRES WHERE"), tablefmt="plain")
-    return f"{table}\n\n`fleetcheck rules RULE` explains one.\n"
+    room = max(len(rule.slug) for rule in rules)
+    blocks = []
+    for family in FAMILIES:
+        lines = [TITLES[family]]
+        for rule in rules:
+            if rule.family == family:
+                lead = f"  {rule.slug:<{room}}  {rule.severity:<8}  "
+                last = max(40, min(width, READABLE) - len(lead))
+                first, *others = wrap(rule.summary, last, break_on_hyphens=False, break_long_words=False)
+                lines += [lead + first, *(" " * len(lead) + line for line in others)]
+        blocks += ["\n".join(lines)] if len(lines) > 1 else []
+    more = "`fleetcheck rules RULE` explains one; `fleetcheck rules csrc` lists a family, `'gpu-*'` what matches."
+    return "\n\n".join([*blocks, wrapped(more, min(width, READABLE))]) + "\n"
 
 
 def explained(rule: Rule) -> str:
@@ -96,8 +112,8 @@ def explained(rule: Rule) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def wrapped(paragraph: str) -> str:
-    """Return a paragraph in lines of 100 columns, names left whole."""
+def wrapped(paragraph: str, width: int = READABLE) -> str:
+    """Return a paragraph in lines of at most ``width`` columns, names left whole."""
     from textwrap import fill
 
-    return fill(paragraph, 100, break_on_hyphens=False, break_long_words=False)
+    return fill(paragraph, width, break_on_hyphens=False, break_long_words=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,7 +124,14 @@ def looked_at(session: Session, host: str, inventory: str | None, execute: bool,
     from fleetcheck.cli.audit import watched
     from fleetcheck.judge import Policy
 
-    taken = chosen(inventory, [host], execute=execute, reached=True)
+    try:
+        taken = chosen(inventory, [host], execute=execute, reached=True)
+    except InputError as error:
+        if inventory is not None or any("no inventory" not in one.message for one in error.problems):
+            raise
+        (one,) = error.problems
+        hint = f"; as it was stored: fleetcheck show {shlex.quote(host)} --run latest"
+        raise InputError([Problem(one.source, one.line, one.message + hint)]) from None
     if len(taken.targets) != 1:
         raise InputError([Problem("HOST", None, f"{host!r} selects {len(taken.targets)} hosts; show is for one")])
     policy = Policy.of(taken.inventory, options["fail_on"])

@@ -20,6 +20,9 @@ ENV = "jit/env.py"
 def _host(root: Path, name: str, release: package.Release) -> tuple[HostTree, Environment]:
     tree = HostTree(root, name)
     tree.gpus(smi.RTX_PRO_6000, GPUS)
+    tree.write("/usr/local/cuda/version.json", '{"cuda": {"name": "CUDA SDK", "version": "13.0.1"}}\n')
+    tree.write("/usr/local/cuda/include/cuda.h", "#define CUDA_VERSION 13000\n")
+    tree.write("/usr/local/cuda/bin/nvcc", "#!/bin/sh\nexit 1\n", 0o755)
     environment = tree.environment(VENV)
     package.install(release, environment.site)
     return tree, environment

@@ -29,8 +29,9 @@ def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None
         (space, path): shown
         for raw in shape.items(listed.get("items"), MAX_VENVS)
         if (space := shape.name(shape.mapping(raw).get("namespace"), 60))
-        and (path := shape.name(shape.mapping(raw).get("inside")))
         and (shown := shape.name(shape.mapping(raw).get("path")))
+        for key in ("inside", "inside_real")
+        if (path := shape.name(shape.mapping(raw).get(key)))
     }
     serving = (
         processes.processes(parts["processes"], seen.processes, places)

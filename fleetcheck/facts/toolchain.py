@@ -65,6 +65,7 @@ def resolved(tools: object, env: Mapping[str, str], flashinfer: str | None) -> T
     if env.get(variable):
         nvcc, by = env[variable], variable
         found = shape.flag(named.get("there"))
+        item = shape.mapping(homes.get(dirname(dirname(env[variable]))))
     cxx, header = shape.mapping(seen.get("cxx")), shape.mapping(seen.get("python_h"))
     return Toolchain(
         cuda_home=home,

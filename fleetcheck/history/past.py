@@ -181,6 +181,9 @@ class Past:
 
     def info(self, entry: Entry) -> RunInfo:
         """Return the head of a run's record."""
+        rows = self._ask("SELECT info FROM run WHERE seq = ? AND info IS NOT NULL", (entry.seq,))
+        if rows:
+            return RunInfo.model_validate_json(rows[0][0])
         return RunInfo(
             id=entry.id, started=entry.started, finished=entry.finished, version=entry.version,
             inventory=entry.inventory, complete=entry.state == "done",

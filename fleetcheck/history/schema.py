@@ -54,8 +54,12 @@ CREATE TABLE notice (
 );
 """
 """What runs from cron need: which run was reported last and when, for each inventory; and runs that died."""
+THIRD = """
+ALTER TABLE run ADD COLUMN info TEXT;
+"""
+"""The whole head of a run's record, with what a newer version adds to it: by which rules it was judged."""
 
-MIGRATIONS = (FIRST, SECOND)
+MIGRATIONS = (FIRST, SECOND, THIRD)
 VERSION = len(MIGRATIONS)
 
 

@@ -151,10 +151,12 @@ class History:
             fleet = by_host.get(None)
             body = fleet and pack.text([item.model_dump(mode="json", exclude_defaults=True) for item in fleet])
             self.connection.execute(
-                "UPDATE run SET finished = ?, state = ?, hosts = ?, ok = ?, findings = ?, fleet = ? WHERE seq = ?",
+                "UPDATE run SET finished = ?, state = ?, hosts = ?, ok = ?, findings = ?, fleet = ?, info = ? "
+                "WHERE seq = ?",
                 (
                     run.run.finished, "done" if run.run.complete else "interrupted", run.summary.hosts,
-                    run.summary.ok, run.summary.findings, self._blob(body) if body else None, number,
+                    run.summary.ok, run.summary.findings, self._blob(body) if body else None,
+                    run.run.model_dump_json(), number,
                 ),
             )  # fmt: skip
         alive.end(number)

@@ -7,6 +7,7 @@ kind of inventory it is, is told by its content.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,9 @@ def read(source: str | Path | None, *, stdin: TextIO | None = None, execute: boo
     if isinstance(source, str) and source == "-":
         return _of_texts(STDIN, None, read_stream(stdin, problems), foreign)
     if isinstance(source, str) and (source.startswith("@") or not _is_path(source)):
+        if re.fullmatch(r"[^\s,\[\]@*?.]+", source):
+            # A mistyped path would be audited as a host that cannot be found.
+            foreign.warnings.append(Problem(ARGUMENT, None, f"no file {shown(source)!r}: taken as a host name"))
         return _loaded(*foreign.named(source), foreign)
     path = Path(source)
     if holds_password(str(source)) and not path.exists():

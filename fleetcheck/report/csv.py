@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from fleetcheck.facts.records import Venv
 from fleetcheck.report.jsonl import by_host
+from fleetcheck.report.rows import in_words
 from fleetcheck.report.text import clean, value
 from fleetcheck.rules.finding import Finding
 from fleetcheck.run import HostResult, Run
@@ -93,7 +94,7 @@ def _venv(venv: Venv) -> _Row:
         flashinfer=flash.version if flash else None,
         csrc_dir=flash.csrc_dir if flash else None,
         csrc_state=flash.csrc_state if flash else None,
-        fusion=venv.fusion.effective if venv.fusion else None,
+        fusion=in_words(venv.fusion) if venv.fusion else None,
         torch=venv.torch.version if venv.torch else None,
     )
 

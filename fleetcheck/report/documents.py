@@ -6,6 +6,7 @@ What is read may be of any origin: it is checked against the records, and what i
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,9 @@ from fleetcheck.report.jsonl import by_host
 from fleetcheck.rules.finding import Finding
 from fleetcheck.run import SCHEMA, HostResult, Run, RunInfo, summarise
 
+PACKED = b"\x1f\x8b"
+"""What a gzip file begins with; no run is one, and evidence is where its name ends in .gz."""
+EVIDENCE = "fleetcheck/evidence/"
 SHOWN = 5
 """How many things that are wrong with one document are told."""
 
@@ -29,6 +33,8 @@ def read(path: str) -> Run:
     """
     try:
         raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        if raw[:2] == PACKED:
+            raise _bad(path, f"is not a run; recorded evidence is for: fleetcheck replay {shlex.quote(path)}")
         text = raw.decode("utf-8")
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from None
@@ -45,6 +51,8 @@ def _document(path: str, text: str) -> dict[str, Any]:
         lead = None
     if isinstance(lead, dict) and lead.get("type") == "run":
         return _joined(path, lead, rest.splitlines())
+    if isinstance(lead, dict) and str(lead.get("schema")).startswith(EVIDENCE):
+        raise _bad(path, f"is recorded evidence: run fleetcheck replay {shlex.quote(path)}")
     document = _parsed(path, text, None)
     if "schema" not in document:
         raise _bad(path, f"not a run: it has no schema {SCHEMA}")
@@ -145,6 +153,10 @@ def merge(named: Sequence[tuple[str, Run]]) -> Run:
             if (before[1] is not host) and _fixed(before[1:]) != _fixed((host, findings)):
                 both = f"{before[0]} and {source} tell different things of the host {host.name}"
                 problems.append(Problem("report", None, f"{both}; leave one of them out"))
+    if len({(run.run.select, run.run.ignore) for _, run in named}) > 1:
+        # One "ok" would then mean two things.
+        what = "these runs were judged by different rules (--select, --ignore); show them one by one"
+        problems.append(Problem("report", None, what))
     if problems:
         raise InputError(problems)
     hosts = tuple(host for _, host, _ in kept.values())
@@ -155,7 +167,11 @@ def merge(named: Sequence[tuple[str, Run]]) -> Run:
 
 def _info(infos: Sequence[RunInfo]) -> RunInfo:
     ends = [info.finished for info in infos if info.finished is not None]
+    failing = {info.fail_on for info in infos}
     return RunInfo(
+        select=infos[0].select,
+        ignore=infos[0].ignore,
+        fail_on=infos[0].fail_on if len(failing) == 1 else None,
         id="+".join(dict.fromkeys(info.id for info in infos)),
         started=min(info.started for info in infos),
         finished=max(ends) if len(ends) == len(infos) else None,

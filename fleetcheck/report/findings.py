@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ READABLE = 100
 """Columns at which sentences break on a wider terminal."""
 SHOWN = 8
 """How many different messages of one rule are told in full unless all are asked for; every host is named."""
+
+FOLLOWING = 3
+"""How many messages of what follows from a rule are told unless all are asked for."""
 
 _Place = tuple[str | None, ...]
 
@@ -38,7 +42,7 @@ class Follows:
     """What another rule found because of this one: the hosts, and what it says of them."""
 
     hosts: list[str] = field(default_factory=list)
-    messages: set[str] = field(default_factory=set)
+    messages: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -72,7 +76,7 @@ def groups(findings: Iterable[Finding]) -> list[Group]:
         else:
             follows = group.follows.setdefault((finding.severity, finding.rule), Follows())
             follows.hosts.append(host)
-            follows.messages.add(clean(finding.message, 1000))
+            follows.messages[clean(finding.message, 1000)] = None
     return sorted(found.values(), key=lambda group: -group.worst)
 
 
@@ -131,14 +135,18 @@ def lines(group: Group, width: int, *, wide: bool, colour: bool) -> Iterator[str
     for remedy, items in by_remedy.items():
         for said, names in items:
             yield from _item(said, names, width, SEVERITIES[group.worst])
-        yield from _remedy(remedy)
+        shared = {name for _, names in items for name in names} if len(items) > 1 else set()
+        yield from _remedy(remedy, len(shared), every=len(by_remedy) == 1)
     if rest:
         more = fold(host for _, names in rest for host in names)
         yield from _wrapped(f"and {len(rest)} more, shown by --wide:", more, width)
     for (grade, rule), follows in group.follows.items():
         yield from _wrapped(f"explains {clean(rule)} ({grade}) on", fold(follows.hosts), width)
-        if len(follows.messages) == 1:
-            yield from sentence(next(iter(follows.messages)), width, "    ")
+        told = list(follows.messages)
+        for message in told if wide else told[:FOLLOWING]:
+            yield from sentence(message, width, "    ")
+        if len(told) > FOLLOWING and not wide:
+            yield f"    and {len(told) - FOLLOWING} more, shown by --wide"
     for reference in group.references:
         yield f"  see {reference}"
 
@@ -158,12 +166,26 @@ def _item(said: Said, names: list[str], width: int, severity: Severity) -> Itera
         yield f"    basis     {said.basis}"
 
 
-def _remedy(steps: tuple[str, ...]) -> Iterator[str]:
-    if len(steps) == 1:
-        yield f"    remedy    {steps[0]}"
-    elif steps:
-        yield "    remedy"
-        yield from (f"      {number}. {step}" for number, step in enumerate(steps, 1))
+def _remedy(steps: tuple[str, ...], shared: int, *, every: bool) -> Iterator[str]:
+    """Yield the steps; those that several things above share are outdented and say for how many hosts they are."""
+    whose = ""
+    if shared > 1:
+        whose = f" for all {shared} hosts" if every else f" for these {shared} hosts"
+    indent = "  " if shared else "    "
+    if steps:
+        yield f"{indent}remedy{whose} ({where(steps)})"
+        yield from (f"{indent}  {number}. {step}" for number, step in enumerate(steps, 1))
+
+
+def where(steps: Iterable[str]) -> str:
+    """Return in words where the steps are taken: on the host, or where fleetcheck runs."""
+    here = {bool(_HERE.search(step)) for step in steps}
+    if here == {True}:
+        return "here, in the inventory"
+    return "on the host" if here == {False} else "on the host; the inventory is here"
+
+
+_HERE = re.compile(r"\binventory\b|^fleetcheck |^ssh(-keygen)? |--workers|--accept-new", re.IGNORECASE)
 
 
 def _wrapped(lead: str, folded: str, width: int) -> Iterator[str]:

@@ -17,18 +17,22 @@ class Level(NamedTuple):
     """How much a table shows; each level asks for less room than the one before it."""
 
     short: bool
+    verdict: Literal["long", "middle", "short"]
     csrc_path: Literal["all", "moved", "none"]
     left_out: tuple[str, ...]
 
 
 LEVELS = (
-    Level(False, "all", ()),
-    Level(True, "all", ()),
-    Level(True, "moved", ()),
-    Level(True, "moved", ("DRIVER",)),
-    Level(True, "none", ("DRIVER",)),
-    Level(True, "moved", ("DRIVER", "FLASHINFER")),
-    Level(True, "none", ("DRIVER", "FLASHINFER")),
+    Level(False, "long", "all", ()),
+    Level(True, "long", "all", ()),
+    Level(True, "middle", "all", ()),
+    Level(True, "middle", "moved", ()),
+    Level(True, "middle", "moved", ("DRIVER",)),
+    Level(True, "middle", "none", ("DRIVER",)),
+    Level(True, "short", "moved", ("DRIVER",)),
+    Level(True, "short", "none", ("DRIVER",)),
+    Level(True, "short", "moved", ("DRIVER", "FLASHINFER")),
+    Level(True, "short", "none", ("DRIVER", "FLASHINFER")),
 )
 
 
@@ -78,7 +82,9 @@ def _cells(line: Line, level: Level, columns: Sequence[str]) -> dict[str, str]:
         "FLASHINFER": line.flashinfer,
         "CSRC": line.csrc,
         "FUSION": line.fusion_short if level.short else line.fusion,
-        "VERDICT": line.verdict_short if level.short else line.verdict,
+        "VERDICT": {"long": line.verdict, "middle": line.verdict_middle, "short": line.verdict_short}[
+            level.verdict
+        ],
     }
     row |= zip((name for name in columns if name in MORE), line.more, strict=True)
     return {name: text for name, text in row.items() if name in columns and name not in level.left_out}
@@ -88,8 +94,7 @@ def _csrc_cell(line: Line, level: Level, room: int) -> str:
     if not line.csrc_path or (level.csrc_path != "all" and not line.moved):
         return line.csrc
     if level.csrc_path == "none":
-        # Whole sources in the wrong place must not read as all well where the path has no room.
-        return "moved" if line.csrc == "complete" else line.csrc
+        return line.csrc
     return f"{line.csrc} {tail(line.csrc_path, max(1, room - len(line.csrc) - 1))}"
 
 

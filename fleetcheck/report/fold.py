@@ -23,6 +23,9 @@ def render(folds: Sequence[Fold], *, wide: bool, colour: bool) -> str:
     names = folded(first.hosts)
     if not others:
         return f"{paint('Fold', 'title', colour)}  {_count(first)} {_have(first)} the same facts: {names}\n"
+    if len(first.hosts) == 1:
+        every = folded(name for one in folds for name in one.hosts)
+        return f"{paint('Fold', 'title', colour)}  all hosts differ: {every}; use fleetcheck compare A B\n"
     blocks = [
         [
             f"{paint('Fold', 'title', colour)}  {len(folds)} groups of equal hosts; - is the largest:",

@@ -14,6 +14,7 @@ from tabulate import tabulate
 
 from fleetcheck.facts.records import Venv
 from fleetcheck.report.findings import groups, lines, sentence, waived
+from fleetcheck.report.rows import in_words
 from fleetcheck.report.text import clean, paint, value
 from fleetcheck.rules.finding import Finding, rank
 from fleetcheck.run import HostResult, Run
@@ -24,6 +25,8 @@ _TEXT = 2000
 _DEEP = 20
 """Columns of indent from which on what is nested is told on one line."""
 _OF_THE_LOOK = ("address", "groups", "outcome", "stage", "detail", "message", "verdict", "attempts", "seconds")
+_SAID = {"ecc": "ecc", "ecc_pending": "ecc after reset", "mig": "mig", "mig_pending": "mig after reset"}
+"""Switches of a GPU: "pending: yes" would read as an alarm."""
 _SECTIONS = {
     "system": "System",
     "gpus": "GPUs",
@@ -48,6 +51,7 @@ def _host(host: HostResult, run: Run, width: int, colour: bool) -> Sequence[str]
     blocks += [[paint("Waived", "title", colour), *accepted]] if accepted else []
     look = {name: getattr(host, name) for name in _OF_THE_LOOK}
     about = {"run": run.run.id, "started": run.run.started, "inventory": run.run.inventory}
+    about |= {"judged by": ", ".join(run.run.select), "judged without": ", ".join(run.run.ignore)}
     blocks.append([paint("Look", "title", colour), *_pairs({**look, **about}, "  ")])
     others = [name for name in type(host).model_fields if name not in (*_OF_THE_LOOK, *_SECTIONS, "name")]
     for name in (*_SECTIONS, *others):
@@ -93,7 +97,7 @@ def _place(venv: Venv) -> str:
     csrc = f"sources {flash.csrc_state}"
     if flash.csrc_dir and flash.csrc_default and flash.csrc_dir != flash.csrc_default:
         csrc = f"{csrc} at {clean(flash.csrc_dir, 300)}, not where the package keeps them"
-    fusion = f", allreduce fusion {venv.fusion.effective}" if venv.fusion else ""
+    fusion = f", allreduce fusion {in_words(venv.fusion)}" if venv.fusion else ""
     return f"{path} has FlashInfer {clean(flash.version, 60)}, {csrc}{fusion}"
 
 
@@ -127,8 +131,14 @@ def _section(thing: Any) -> Iterator[str]:
 def _items(thing: Any) -> dict[str, Any]:
     """Return the members of a record by their labels, of a mapping by its own keys."""
     if isinstance(thing, BaseModel):
-        return {_label(name).lower(): getattr(thing, name) for name in type(thing).model_fields}
+        return {_SAID.get(name, _label(name).lower()): _worded(thing, name) for name in type(thing).model_fields}
     return {clean(str(key), 200): item for key, item in list(thing.items())[:ITEMS]}
+
+
+def _worded(thing: BaseModel, name: str) -> Any:
+    """Return a member of a record; a switch that has a label of its own reads on or off."""
+    seen = getattr(thing, name)
+    return {True: "on", False: "off"}[seen] if name in _SAID and isinstance(seen, bool) else seen
 
 
 def _nested(thing: Any) -> bool:

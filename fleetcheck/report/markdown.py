@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from fleetcheck.report.findings import groups, lines, waived
 from fleetcheck.report.nodes import fold
 from fleetcheck.report.rows import Entry, Line, entries
-from fleetcheck.report.table import summary, unseen
+from fleetcheck.report.table import limits, summary, unseen
 from fleetcheck.report.text import clean
 from fleetcheck.rules.finding import SEVERITIES
 from fleetcheck.run import HostResult, Run
@@ -26,6 +26,9 @@ _CELL = 200
 def render(run: Run) -> str:
     """Return the report. Every host stands in the first table, folded with those that ended alike."""
     blocks = [[f"### fleetcheck: {summary(run)}"]]
+    limited = limits(run)
+    if limited is not None:
+        blocks.append([f"**Limited:** {code(limited, 1000)}"])
     if not run.run.complete:
         blocks.append(["**Interrupted:** this run ended before every host was looked at."])
     if run.hosts:

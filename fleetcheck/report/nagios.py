@@ -59,6 +59,7 @@ def unknown(reason: str) -> str:
 def render(run: Run) -> str:
     """Return the answer: the status line, and as much of the long output as 4 KB hold."""
     early = "" if run.run.complete else "interrupted; "
+    early += "limited by --select or --ignore; " if run.run.select or run.run.ignore else ""
     status = f"FLEETCHECK {state(run)} - {early}{_plain(summary(run))} | {' '.join(_performance(run))}"
     lines = [status]
     left = LIMIT - len(status.encode()) - 1 - len(MORE) - 1

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fleetcheck.facts.records import Gpus, Venv
+from fleetcheck.facts.records import Fusion, Gpus, Venv
 from fleetcheck.report.text import Role, clean
 from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank
 from fleetcheck.run import HostResult, Run
 
 _NAME = 60
+MOVED = "MOVED"
+OPEN = "?"
+"""What ends a short word on the fusion where it is not known whether the server uses it."""
 
 
 class Line(NamedTuple):
@@ -26,6 +29,7 @@ class Line(NamedTuple):
     fusion: str
     fusion_short: str
     verdict: str
+    verdict_middle: str
     verdict_short: str
     role: Role
     more: tuple[str, ...] = ()
@@ -77,12 +81,18 @@ def entries(run: Run, *, wide: bool, columns: Sequence[str] = USUAL) -> list[Ent
     """
     more = [name for name in columns if name in MORE]
     worst = _worst(run.findings)
+    found: dict[str, list[Finding]] = {}
+    for finding in run.findings:
+        if finding.host is not None and not finding.waived:
+            found.setdefault(finding.host, []).append(finding)
     ranked: list[tuple[int, Entry]] = []
     healthy: dict[tuple[int, tuple[Line, ...]], list[str]] = {}
     for host in run.hosts:
         graded = worst.get(host.name, {})
         # What is not shown keeps no two rows apart.
-        lines = tuple(dict.fromkeys(_shown(line, columns) for line in _lines(host, graded, more)))
+        lines = tuple(
+            dict.fromkeys(_shown(line, columns) for line in _lines(host, graded, more, found.get(host.name, ())))
+        )
         order = _order(host, _gravest(graded.values()))
         if host.verdict == "ok" and not wide:
             healthy.setdefault((order, lines), []).append(host.name)
@@ -139,17 +149,32 @@ def _order(host: HostResult, severity: Severity | None) -> int:
     return 3 * steps + grave
 
 
-def _lines(host: HostResult, graded: _Graded, more: Sequence[str]) -> Iterable[Line]:
+def _named(found: Sequence[Finding], venv: Venv | None, worst: Severity) -> tuple[str, str]:
+    """Return the gravest rule of a row, and how many others there are that no rule explains: ``" +2"``."""
+    here = [one for one in found if venv is None or one.venv in (None, venv.path)]
+    grave = [one for one in here if one.severity == worst]
+    first = next((one for one in grave if one.cause is None), grave[0])
+    others = {one.rule for one in here if one.severity != "info" and one.cause is None} - {first.rule}
+    return clean(first.rule, _NAME), f" +{len(others)}" if others else ""
+
+
+def _lines(host: HostResult, graded: _Graded, more: Sequence[str], found: Sequence[Finding]) -> Iterable[Line]:
     gpus, driver = _gpus(host), _driver(host.gpus)
     shown: tuple[Venv | None, ...] = host.venvs or (None,)
     for venv in shown:
         here = (graded.get(None), graded.get(venv.path)) if venv else tuple(graded.values())
-        verdict, short, role = _verdict(host, _gravest(here))
+        worst = _gravest(here)
+        verdict, short, role = _verdict(host, worst)
+        if host.verdict == "findings" and worst:
+            named = _named(found, venv, worst)
+            verdict, middle = f"{named[0]} ({worst}){named[1]}", "".join(named)
+        else:
+            middle = short
         csrc, path, moved = _csrc(venv)
         fusion, fusion_short = _fusion(venv)
         yield Line(
             gpus, driver, clean(venv.path, 1000) if venv else "-", _flashinfer(venv), csrc, path, moved,
-            fusion, fusion_short, verdict, short, role, tuple(_more(name, host, venv) for name in more),
+            fusion, fusion_short, verdict, middle, short, role, tuple(_more(name, host, venv) for name in more),
         )  # fmt: skip
 
 
@@ -202,13 +227,23 @@ def _csrc(venv: Venv | None) -> tuple[str, str, bool]:
     if found is None:
         return "-", "", False
     moved = None not in (found.csrc_dir, found.csrc_default) and found.csrc_dir != found.csrc_default
-    return found.csrc_state, clean(found.csrc_dir or "", 1000), moved
+    state: str = found.csrc_state
+    if moved:
+        # Whole sources in the wrong place must read as wrong at every width.
+        state = MOVED if state == "complete" else f"{MOVED}, {state}"
+    return state, clean(found.csrc_dir or "", 1000), moved
 
 
 def _fusion(venv: Venv | None) -> tuple[str, str]:
     fusion = venv.fusion if venv else None
     if fusion is None:
         return "-", "-"
+    known = fusion.effective != "unknown" or fusion.verdict == "unknown"
+    return in_words(fusion), fusion.effective if known else f"{fusion.verdict}{OPEN}"
+
+
+def in_words(fusion: Fusion) -> str:
+    """Return what is in force of the fusion; where that is not known, what FlashInfer allows here."""
     if fusion.effective != "unknown" or fusion.verdict == "unknown":
-        return fusion.effective, fusion.effective
-    return f"unknown ({fusion.verdict})", fusion.verdict
+        return fusion.effective
+    return f"{fusion.verdict} (in use: not known)"

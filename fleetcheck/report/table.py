@@ -10,7 +10,7 @@ from tabulate import tabulate
 from fleetcheck.report.findings import groups, lines, sentence, waived
 from fleetcheck.report.fit import fit
 from fleetcheck.report.nodes import fold, wrap
-from fleetcheck.report.rows import chosen, entries
+from fleetcheck.report.rows import OPEN, chosen, entries
 from fleetcheck.report.text import clean, paint
 from fleetcheck.rules.finding import SEVERITIES
 from fleetcheck.run import HostResult, Run
@@ -18,6 +18,9 @@ from fleetcheck.run import HostResult, Run
 _PLURAL = {"error": "errors", "warning": "warnings"}
 EARLY = ("fleet-suspicious",)
 """Rules whose findings stand before the hosts: they may explain a thousand lines."""
+MORE = "One host alone: fleetcheck show HOST -i INVENTORY. One rule: fleetcheck rules RULE."
+TRY = "step by step: fleetcheck doctor HOST -i INVENTORY"
+LEGEND = "FUSION with ?: whether the server uses it is not known."
 MESSAGES = 3
 """How many messages of hosts that failed alike are shown unless all are asked for; every host is named."""
 
@@ -38,15 +41,14 @@ def render(run: Run, *, wide: bool, width: int, colour: bool, columns: Sequence[
     blocks += [list(lines(group, width, wide=wide, colour=colour)) for group in early]
     if run.hosts:
         blocks.append(list(_table(run, wide, width, colour, chosen(columns))))
-    found = [group for group in found if group.rule not in EARLY]
-    told = [list(lines(group, width, wide=wide, colour=colour)) for group in found]
-    notes = sum(group.worst == 0 for group in found)
-    blocks += told[: len(told) - notes]
     missing = list(unseen(run, wide=wide, width=width, colour=colour))
     blocks += [missing] if missing else []
-    blocks += told[len(told) - notes :]
+    found = [group for group in found if group.rule not in EARLY]
+    blocks += [list(lines(group, width, wide=wide, colour=colour)) for group in found]
     accepted = list(waived(run.findings, width))
     blocks += [[paint("Waived", "title", colour), *accepted]] if accepted else []
+    if run.findings:
+        blocks.append([paint(line, "dim", colour) for line in sentence(MORE, width, "")])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -71,6 +73,19 @@ def summary(run: Run) -> str:
     return f"{hosts}: {', '.join(parts)}; findings: {_counts(graded) or 'none'}"
 
 
+def limits(run: Run) -> str | None:
+    """Return a sentence on the rules that were left out, None where every rule was judged."""
+    info = run.run
+    parts = []
+    if info.select:
+        parts.append(f"by {clean(', '.join(info.select))} only (--select)")
+    if info.ignore:
+        parts.append(f"without {clean(', '.join(info.ignore))} (--ignore)")
+    if not parts:
+        return None
+    return f'Judged {", ".join(parts)}; the other rules were not applied, so that "ok" speaks of these alone.'
+
+
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
@@ -80,6 +95,9 @@ def _summary(run: Run, width: int, colour: bool) -> Iterator[str]:
         early = "Interrupted: this run ended before every host was looked at."
         yield from (paint(line, "warning", colour) for line in sentence(early, width, ""))
     yield from (paint(line, "title", colour) for line in sentence(summary(run), width, ""))
+    limited = limits(run)
+    if limited is not None:
+        yield from (paint(line, "warning", colour) for line in sentence(limited, width, ""))
 
 
 def _table(run: Run, wide: bool, width: int, colour: bool, columns: Sequence[str]) -> Iterator[str]:
@@ -88,6 +106,8 @@ def _table(run: Run, wide: bool, width: int, colour: bool, columns: Sequence[str
     rows = [fitted.header, *fitted.rows]
     text = tabulate(rows, tablefmt="plain", disable_numparse=True, stralign="left")
     yield from (line.rstrip() for line in text.splitlines())
+    if any(cell.endswith(OPEN) for row in fitted.rows for cell in row):
+        yield paint(LEGEND, "dim", colour)
     if fitted.left_out:
         yield paint(f"Without room here: {', '.join(fitted.left_out)}. See --wide.", "dim", colour)
 
@@ -113,3 +133,5 @@ def unseen(run: Run, *, wide: bool, width: int, colour: bool) -> Iterator[str]:
             yield from sentence(message, width, "    ")
         if len(said) > len(shown):
             yield f"    and {len(said) - len(shown)} more messages, shown by --wide"
+    if any(host.verdict not in ("ok", "findings", "skipped") for host in run.hosts):
+        yield f"  {paint(TRY, 'dim', colour)}"

@@ -67,7 +67,7 @@ WORDS = {
         "of one user with the same release share them, and rebuild them for each other, for minutes at each "
         "start. "
         "A module whose sources are gone is rebuilt at its next use. One that is older than its source is rebuilt "
-        "too, where ninja notices: it trusts times, and a package that is put back with older ones deceives it. "
+        "too, as far as ninja notices it: ninja compares dates, so that restored older files are not noticed. "
         "Only the folder of this release and architecture is judged, in the cache of the user who serves."
     ),
     remedy=(

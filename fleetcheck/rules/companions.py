@@ -19,6 +19,11 @@ JIT_CACHE = "flashinfer-jit-cache"
 KNOWN_SINCE = "0.4.0"
 IGNORED_SINCE = "0.7.2"
 EXACT_SINCE = "0.7.0"
+NO_CUBIN = (
+    "Nothing to mend on the host. Serve without trtllm backends; of sglang: --attention-backend flashinfer or "
+    "triton "
+    "(not trtllm_mha, trtllm_mla), and no --moe-runner-backend flashinfer_trtllm."
+)
 
 
 def same(one: str, other: str) -> bool:
@@ -53,7 +58,11 @@ def older_files(venv: Venv, found: FlashInfer) -> bool:
         "metadata folders, or a gate that is older than the version says. What is imported is then neither of "
         "them, and RECORD vouches for one alone."
     ),
-    remedy="Uninstall FlashInfer until pip knows none, see that its folder is gone, and install one release.",
+    remedy=(
+        "Download the release that is meant first. Then uninstall FlashInfer until pip knows none, move away "
+        "what is "
+        "left of its folder, and install that one release."
+    ),
     references=(RECORDED,),
     causes=("package-modified", "basis-disagrees", "csrc-incomplete"),
 )
@@ -75,6 +84,9 @@ def flashinfer_mixed(look: Look) -> Iterator[Hit]:
                 f"{text.name(found)} in {text.brief(venv.path)} has the gate of an older release (majors {gate})."
             )
         python = text.python(venv)
+        wanted = text.quote(
+            f"flashinfer-python=={found.version}" if found.version else "flashinfer-python==VERSION"
+        )
         yield Hit(
             message,
             venv=venv.path,
@@ -83,8 +95,15 @@ def flashinfer_mixed(look: Look) -> Iterator[Hit]:
             basis="recorded" if both else "resolved",
             remedy=(
                 f"{python} -m pip list --format freeze | grep -i flashinfer",
+                *text.keep_package(found.root),
+                f"{python} -m pip download --no-deps -d /var/tmp/fi {wanted}",
                 f"{python} -m pip uninstall --yes flashinfer-python  # repeat until pip knows none",
-                text.reinstall(venv, found),
+                *(
+                    (f"mv {text.quote(found.root)} /var/tmp/flashinfer.rest  # if it is still there",)
+                    if found.root
+                    else ()
+                ),
+                f"{python} -m pip install --no-deps --no-index --find-links /var/tmp/fi {wanted}",
                 text.RESTART,
             ),
         )
@@ -101,7 +120,7 @@ def flashinfer_mixed(look: Look) -> Iterator[Hit]:
         "the path. Expectations are judged by what is imported. With `--deep`, the folder that the real import "
         "names is compared with the one that was read from the files."
     ),
-    remedy="Find which of the two is meant, and install that release again.",
+    remedy="Find which of the two is meant, keep a copy, and install the release that you want again.",
     references=(RECORDED,),
 )
 def basis_disagrees(look: Look) -> Iterator[Hit]:
@@ -119,6 +138,7 @@ def basis_disagrees(look: Look) -> Iterator[Hit]:
                 basis="imported",
                 remedy=(
                     f"{text.python(venv)} -m pip show --files flashinfer-python",
+                    *text.keep_package(found.root),
                     text.reinstall(venv, found),
                     text.RESTART,
                 ),
@@ -135,7 +155,10 @@ def basis_disagrees(look: Look) -> Iterator[Hit]:
             basis="resolved",
             remedy=(
                 f"{text.python(venv)} -m pip show --files flashinfer-python",
+                *text.keep_package(found.root),
+                f"Install the release that you want, {text.brief(recorded)} or {text.brief(resolved)}:",
                 text.reinstall(venv, found.model_copy(update={"version": recorded})),
+                f"Or: {text.reinstall(venv, found.model_copy(update={'version': resolved}))}",
                 text.RESTART,
             ),
         )
@@ -179,7 +202,7 @@ OUTCOMES = {
         "with another release's raises RuntimeError; from 0.7.2 on they are ignored with a warning, and kernels "
         "are compiled or downloaded at first use. Up to 0.6.18 a jit-cache is compared by how its version begins "
         "alone, so that 0.6.10 passes for 0.6.1, and calls of its modules fail or corrupt memory. The check can "
-        "be switched off by an environment variable, with the same end."
+        "be switched off by an environment variable, with the same result."
     ),
     remedy="Install the companion of the same release, or remove it.",
     references=(ABI, STALE),
@@ -218,7 +241,10 @@ def companion_mismatch(look: Look) -> Iterator[Hit]:
         "the package was made for; the releases up to 0.6.13 hold none for compute capability 12.x. Backends that "
         "need them fail there, or gave wrong output in 0.6.11."
     ),
-    remedy="Choose a backend that does not need them; they cannot be compiled here.",
+    remedy=(
+        "Serve with backends that are compiled on the host or come with the framework; for sglang, "
+        "`--attention-backend flashinfer` or `triton`, and `--moe-runner-backend` other than `flashinfer_trtllm`."
+    ),
     references=(NO_CUBINS,),
 )
 def cubins_lack_arch(look: Look) -> Iterator[Hit]:
@@ -238,7 +264,7 @@ def cubins_lack_arch(look: Look) -> Iterator[Hit]:
                 expected=lacking,
                 seen=found.cubins,
                 basis="resolved",
-                remedy=("Nothing to mend on the host: choose attention and MoE backends that need no cubin.",),
+                remedy=(NO_CUBIN,),
             )
 
 

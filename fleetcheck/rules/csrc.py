@@ -9,7 +9,7 @@ from fleetcheck.facts.records import FlashInfer, Venv
 from fleetcheck.rules import text
 from fleetcheck.rules.rule import Hit, Look, rule
 
-ENV_PY = "https://github.com/flashinfer-ai/flashinfer/blob/main/flashinfer/jit/env.py"
+ENV_PY = "https://github.com/flashinfer-ai/flashinfer/blob/v0.6.18/flashinfer/jit/env.py"
 RECORD = "https://packaging.python.org/en/latest/specifications/recording-installed-packages/"
 
 
@@ -60,7 +60,7 @@ def csrc_matches(venv: Venv, found: FlashInfer, expected: str) -> bool:
         "FlashInfer compiles its kernels from the folder named by "
         "`flashinfer.jit.env.FLASHINFER_CSRC_DIR`. Where it is absent, each kernel that is not compiled "
         "yet fails to build, often hours after the server started. An empty folder is as bad: up to 0.6.2 "
-        "a mere import from an unbuilt checkout creates one."
+        "the import of a clone of the repository that was never installed creates one."
     ),
     remedy=(
         "Install the same version of the package again; in a checkout, build it (`pip install -e`), which "
@@ -101,7 +101,10 @@ def csrc_missing(look: Look) -> Iterator[Hit]:
         "need, are not. Kernels built from them fail to compile; kernels that are in the cache already go "
         "on working, which hides the loss until the cache is cleared."
     ),
-    remedy="Install the same version of the package again, then restart what serves.",
+    remedy=(
+        "Keep a copy where the sources were edited: installing overwrites edits. Install the same version of the "
+        "package again, then restart what serves."
+    ),
     references=("https://github.com/flashinfer-ai/flashinfer/issues/2203", RECORD),
 )
 def csrc_incomplete(look: Look) -> Iterator[Hit]:
@@ -120,7 +123,7 @@ def csrc_incomplete(look: Look) -> Iterator[Hit]:
             expected=0,
             seen=count or None,
             basis=found.basis,
-            remedy=(text.reinstall(venv, found), text.RESTART),
+            remedy=(*text.keep_package(found.root), text.reinstall(venv, found), text.RESTART),
         )
 
 
@@ -159,6 +162,7 @@ def csrc_unexpected(look: Look) -> Iterator[Hit]:
             root = found.root or posixpath.dirname(posixpath.dirname(found.csrc_dir))
             steps = (
                 f"grep -n FLASHINFER_CSRC_DIR {text.quote(f'{root}/jit/env.py')}",
+                text.keep(f"{root}/jit/env.py"),
                 text.reinstall(venv, found),
                 text.RESTART,
             )
@@ -197,14 +201,17 @@ def csrc_decoy(look: Look) -> Iterator[Hit]:
         decoy = text.quote(found.decoy)
         yield Hit(
             f"{text.brief(found.decoy)}{files} was made by hand and is never read: "
-            f"{text.name(found)} reads {there}.",
+            f"{text.name(found)} reads {there}. Edits made there have no effect.",
             severity="warning" if found.decoy_files == 0 else None,
             venv=venv.path,
             expected=read,
             seen=found.decoy,
             basis=found.basis,
             remedy=(
-                *((f"diff -rq {decoy} {text.quote(read)}",) if read else ()),
+                *((f"diff -r {text.quote(read)} {decoy}",) if read else ()),
+                f"Carry over to {text.brief(read, 'data/csrc')} what step 1 shows and you want, then:"
+                if read
+                else "Carry over to data/csrc what you want of it, then:",
                 f"mv {decoy} {text.quote(f'{found.decoy}.unused')}",
             ),
         )
@@ -216,8 +223,8 @@ def csrc_decoy(look: Look) -> Iterator[Hit]:
     "error",
     summary="`flashinfer/jit/env.py`, which holds the path of the sources, is not the file of the release.",
     explanation=(
-        "The path of the sources is never wrong by itself: it is so only where `jit/env.py` was edited. "
-        "The file's sha256 is compared with the wheel's RECORD. It is an error where the edit moves the "
+        "`jit/env.py` sets the path of the sources, and each release sets it to its own package. The file's "
+        "sha256 is compared with the wheel's RECORD. It is an error where the edit moves the "
         "path, or leaves a file that cannot be read as Python, and a warning otherwise. A file whose "
         "sha256 stands in `expect.files` is no finding."
     ),
@@ -242,10 +249,14 @@ def env_edited(look: Look) -> Iterator[Hit]:
             )
         elif moved:
             there = text.brief(found.csrc_dir)
-            message = f"jit/env.py of {text.name(found)} was edited and moves the sources to {there}."
+            message = (
+                f"jit/env.py of {text.name(found)} was edited and moves the sources to {there}. Kernels are "
+                "compiled "
+                "from files that no release vouches for."
+            )
         else:
             message = f"jit/env.py of {text.name(found)} was edited; the path of the sources is what it was."
-        file = text.quote(f"{found.root or 'flashinfer'}/jit/env.py")
+        path = f"{found.root or 'flashinfer'}/jit/env.py"
         yield Hit(
             message,
             venv=venv.path,
@@ -254,8 +265,8 @@ def env_edited(look: Look) -> Iterator[Hit]:
             seen=found.csrc_dir if moved else env_file(found),
             basis=found.basis,
             remedy=(
-                f"grep -n CSRC_DIR {file}",
-                *((f"cp -p {file} {file}.edited",) if found.env_record == "mismatch" else ()),
+                f"grep -n CSRC_DIR {text.quote(path)}",
+                *((text.keep(path),) if found.env_record == "mismatch" else ()),
                 text.reinstall(venv, found),
                 text.RESTART,
             ),

@@ -38,6 +38,7 @@ def driver_version(look: Look) -> Iterator[Hit]:
         remedy=(
             "cat /proc/driver/nvidia/version",
             "Install the expected driver from the source that this host uses, after draining it.",
+            text.APPS,
             text.REBOOT,
         ),
     )
@@ -53,7 +54,7 @@ def driver_version(look: Look) -> Iterator[Hit]:
         "go on; no new one can use a GPU. Nothing was counted or asked of the GPUs."
     ),
     remedy="Drain the host and reboot it, or unload and reload the kernel modules with no process on the GPUs.",
-    references=("https://github.com/anderskm/gputil/issues/55", SMI),
+    references=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/", SMI),
     causes=(*BLIND, "driver-version"),
 )
 def driver_mismatch(look: Look) -> Iterator[Hit]:
@@ -70,7 +71,7 @@ def driver_mismatch(look: Look) -> Iterator[Hit]:
         seen=gpus.driver,
         remedy=(
             "cat /proc/driver/nvidia/version; ls -l /usr/lib/*/libnvidia-ml.so.*",
-            "sudo fuser -v /dev/nvidia*  # what still runs on the GPUs",
+            text.HOLDERS,
             text.REBOOT,
         ),
     )
@@ -86,8 +87,8 @@ def driver_mismatch(look: Look) -> Iterator[Hit]:
         "which the module was not built. It is information where no GPU is on PCI and the "
         "inventory expects none."
     ),
-    remedy="Load the module and read why it fails; build it for the running kernel.",
-    references=("https://github.com/utkuozdemir/nvidia_gpu_exporter/issues/65", SMI),
+    remedy="Build the module for the running kernel, load it, and read why it fails where it does.",
+    references=("https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/", SMI),
     causes=(*BLIND, "driver-version"),
 )
 def driver_unloaded(look: Look) -> Iterator[Hit]:
@@ -102,6 +103,10 @@ def driver_unloaded(look: Look) -> Iterator[Hit]:
             seen="driver-unloaded",
             remedy=(
                 "lsmod | grep nvidia; uname -r; dkms status",
+                (
+                    "sudo dkms autoinstall  # builds the module for the running kernel, where the driver came "
+                    "with DKMS"
+                ),
                 "sudo modprobe nvidia",
                 "sudo dmesg | grep -iE 'nvidia|nvrm'",
             ),
@@ -118,7 +123,7 @@ def driver_unloaded(look: Look) -> Iterator[Hit]:
         "counted or asked of the GPUs. It is information where no GPU is on PCI and the inventory expects none."
     ),
     remedy="Install the utilities of the driver that is loaded; they must be of the same version.",
-    references=("https://github.com/utkuozdemir/nvidia_gpu_exporter/issues/64", SMI),
+    references=(SMI, "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"),
     causes=(*BLIND, "driver-version"),
 )
 def smi_missing(look: Look) -> Iterator[Hit]:
@@ -147,7 +152,9 @@ def smi_missing(look: Look) -> Iterator[Hit]:
     summary="nvidia-smi did not come back.",
     explanation=(
         "nvidia-smi was abandoned at its limit, or one that cannot be killed was there already, and no "
-        "further one was started. The driver or a GPU is wedged. Nothing was counted or asked of the GPUs. "
+        "further one was started. The driver or a GPU hangs. Processes in state D cannot be killed; only a reboot "
+        "frees them. A hang of B200 after about 66 days of uptime is known (see the reference). Nothing was "
+        "counted or asked of the GPUs. "
         "A busy host without persistence mode may take 30 s; the limit is 60 s and can be set."
     ),
     remedy=(
@@ -166,8 +173,10 @@ def smi_hung(look: Look) -> Iterator[Hit]:
             expected="ok",
             seen="hung",
             remedy=(
-                "ps -eo pid,stat,wchan:30,args | awk '$2 ~ /^D/'",
+                "ps -eo pid,stat,wchan:30,args | awk '$2 ~ /^D/'  # cannot be killed; only a reboot frees them",
                 "sudo dmesg | grep -iE 'xid|nvrm'",
+                "uptime",
+                text.HOLDERS,
                 f"{text.REBOOT}; power-cycle it if that hangs",
             ),
         )

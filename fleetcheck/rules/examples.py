@@ -143,7 +143,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                             "version": one,
                             "path": f"{SITE}/flashinfer_python-{one}.dist-info",
                         }
-                        for one in ("0.6.0", "0.6.17")
+                        for one in ("0.6.0", "0.6.2")
                     ]
                 }
             )

@@ -41,7 +41,7 @@ HERE: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "probe-error": (
         "fleetcheck itself, or a program that the login of this user starts",
-        ("ssh {host} true", "fleetcheck --debug audit {host}"),
+        ("ssh {host} true", "fleetcheck --debug audit {host} -i INVENTORY"),
     ),
 }
 """By outcome: what on this side it may be, and how to find out."""
@@ -73,7 +73,7 @@ def failures(look: FleetLook) -> tuple[Counter[tuple[str, str | None, str | None
         "three such hosts at least."
     ),
     remedy="Try one of the hosts by hand with ssh from this machine, mend what that shows, and audit again.",
-    references=("https://man.openbsd.org/ssh.1", "https://github.com/NVIDIA/NVSentinel"),
+    references=("docs/ssh.md", "https://man.openbsd.org/ssh.1"),
 )
 def fleet_suspicious(look: FleetLook) -> Iterator[Hit]:
     """Fire where more than half of the hosts failed with one outcome."""
@@ -104,8 +104,9 @@ def fleet_suspicious(look: FleetLook) -> Iterator[Hit]:
     explanation=(
         "Versions, sha256 sums of the files that decide, gates, toolkits, the driver, the GPUs and their "
         "link are compared within each group of five and more hosts. Where four fifths or more agree, the "
-        "others are outliers. A host is compared in the smallest group that can tell; a whole smaller group "
-        "that differs is meant to, and is no outlier. What a rule of its own says of the host already is "
+        "others are outliers. A host is compared in its smallest group that is large enough. Where all hosts of a "
+        "smaller group agree with each other, they are no outliers of a larger one. What a rule of its own "
+        "says of the host already is "
         "left out, and so are facts that change by themselves or name one machine. Hosts that differ in the "
         "same way, as in the middle of an upgrade, read as one line."
     ),
@@ -113,7 +114,7 @@ def fleet_suspicious(look: FleetLook) -> Iterator[Hit]:
         "See what sets the host apart (`fleetcheck compare`), and bring it to what the others have. Where "
         "the difference is meant, give these hosts a group of their own."
     ),
-    references=("https://clustershell.readthedocs.io/en/latest/tools/clush.html",),
+    references=("docs/inventory.md",),
 )
 def fleet_outlier(look: FleetLook) -> Iterator[Hit]:
     """Fire for each host that differs; facts of environments that neither are listed nor serve are a note."""
@@ -143,8 +144,11 @@ def outlier_hit(name: str, odd: list[outliers.Odd], idle: bool) -> Hit:
         expected={one.trait.words: outliers.shown(one.common) for one in odd},
         seen={one.trait.words: outliers.shown(one.seen) for one in odd},
         remedy=(
-            f"fleetcheck audit {text.quote(group or 'all')} --fold  # what sets these hosts apart",
-            "Bring them to what the others have; or give them a group of their own, if they are meant to differ.",
+            f"fleetcheck audit {text.quote(group or 'all')} -i INVENTORY --fold  # what sets these hosts apart",
+            (
+                "Bring them to what the others have; or give them a group of their own in the inventory, if it "
+                "is meant."
+            ),
         ),
     )
 

@@ -25,6 +25,14 @@ def callers(look: Look) -> Iterator[tuple[Venv, Fusion, Framework]]:
                 yield venv, venv.fusion, caller
 
 
+def folder(caller: Framework) -> str | None:
+    """Return the folder of a framework's package, None where none of its files tells it."""
+    paths = [file.path for file in caller.files if f"/site-packages/{caller.name}/" in file.path]
+    return (
+        f"{paths[0].partition(f'/site-packages/{caller.name}/')[0]}/site-packages/{caller.name}" if paths else None
+    )
+
+
 def named(caller: Framework) -> str:
     """Return ``sglang 0.5.20``, without the version where it is not known."""
     return f"{text.brief(caller.name)} {text.brief(caller.version)}" if caller.version else text.brief(caller.name)
@@ -37,12 +45,13 @@ def named(caller: Framework) -> str:
     summary="Files of sglang or vLLM that decide on all-reduce fusion are not those of the release.",
     explanation=(
         "A framework asks for the compute capability itself before it calls FlashInfer's fused all-reduce, so "
-        "that a patched FlashInfer alone changes nothing in it. The sha256 of the files that hold these questions "
+        "that a patched FlashInfer alone changes nothing in it. The sha256 of the files that hold these checks "
         "is compared with the wheel's RECORD, and what they let in is read from their text. A file whose sha256 "
         "stands in `expect.files` is no finding."
     ),
     remedy=(
-        "If the patch is meant, put its sha256 into `expect.files`. Otherwise install the same version again and "
+        "If the patch is meant, put its sha256 into `expect.files`. Otherwise keep it, install the same "
+        "version again and "
         "restart what serves."
     ),
     references=(RECORD, SGLANG_PR),
@@ -70,6 +79,7 @@ def framework_patched(look: Look) -> Iterator[Hit]:
             basis="resolved",
             remedy=(
                 "If this patch is meant, name each file with its sha256 under expect.files in the inventory.",
+                *text.keep_package(folder(caller), f"{text.ASIDE}/{caller.name}.before"),
                 f"{pip} install --force-reinstall --no-deps {text.quote(f'{caller.name}{wanted}')}",
                 text.RESTART,
             ),
@@ -106,7 +116,12 @@ def fusion_would_crash(look: Look) -> Iterator[Hit]:
             seen=fusion.effective,
             basis="resolved",
             remedy=(
-                "Until then serve only models for which it stays off, or with --enable-dp-attention.",
+                (
+                    f"Until {caller.name} is updated, serve only models for which it stays off, or with "
+                    "--enable-dp-attention."
+                ),
+                text.freeze(venv),
+                f"{text.python(venv)} -m pip install --dry-run {newer}  # shows what it changes",
                 f"{text.python(venv)} -m pip install {newer}",
                 text.RESTART,
             ),
@@ -124,7 +139,10 @@ def fusion_would_crash(look: Look) -> Iterator[Hit]:
         "hand leads to a module that was not built for the GPUs it lets in: before 0.6.17 the prebuilt ones hold "
         "no code for compute capability 12.x."
     ),
-    remedy="Remove flashinfer-jit-cache if the edit is to take effect; otherwise put the release's files back.",
+    remedy=(
+        "Keep the edit and put the release's files back. Only if the edit is meant, and was validated, remove "
+        "flashinfer-jit-cache: the edit is then in force."
+    ),
     references=(JIT_CACHE,),
 )
 def fusion_prebuilt_wins(look: Look) -> Iterator[Hit]:
@@ -147,7 +165,13 @@ def fusion_prebuilt_wins(look: Look) -> Iterator[Hit]:
             expected="compiled from csrc",
             seen=built,
             basis="resolved",
-            remedy=(*(steps or aside), f"Or: {text.reinstall(venv, found)}", text.RESTART),
+            remedy=(
+                *text.keep_package(found.root),
+                text.reinstall(venv, found),
+                "Or, only if the edit is meant, which this puts in force:",
+                *(steps or aside),
+                text.RESTART,
+            ),
         )
 
 

@@ -17,6 +17,7 @@ PR = "https://github.com/flashinfer-ai/flashinfer/pull/3903"
 SGLANG_PR = "https://github.com/sgl-project/sglang/pull/32330"
 SGLANG_CRASH = "https://github.com/sgl-project/sglang/issues/15650"
 GATE = "package-modified/gate"
+BUILT = "mv ~/.cache/flashinfer ~/.cache/flashinfer.unsafe  # what was built, of the user who serves"
 
 
 def judged(look: Look, verdict: str) -> Iterator[tuple[Venv, Fusion]]:
@@ -63,13 +64,15 @@ def back_to_release(venv: Venv) -> tuple[str, ...]:
     found = venv.flashinfer
     built = found.constants.get("FLASHINFER_JIT_DIR") if found is not None else None
     module = f"{built}/trtllm_comm" if isinstance(built, str) else None
-    upgrade = f"{text.python(venv)} -m pip install {text.quote(f'flashinfer-python>={FIXED}')}"
+    upgrade = f"{text.python(venv)} -m pip install --dry-run flashinfer-python=={FIXED}"
     path = gate_path(venv)
     return (
         *((f"grep -n -A 20 'def gen_trtllm_comm_module' {text.quote(path)}",) if path else ()),
+        *text.keep_package(found.root if found is not None else None),
         text.reinstall(venv, found),
-        *((f"mv {text.quote(module)} {text.quote(f'{module}.unsafe')}  # its build",) if module else ()),
-        f"Or: {upgrade}  # the release that supports these GPUs; sglang pins FlashInfer exactly, move both",
+        *((f"mv {text.quote(module)} {text.quote(f'{module}.unsafe')}  # its build",) if module else (BUILT,)),
+        f"Or move to {FIXED} or newer, with the release of sglang or vLLM that pins it: {text.freeze(venv)}",
+        f"Then: {upgrade}  # shows what it changes; without --dry-run it installs",
         text.RESTART,
     )
 
@@ -117,6 +120,9 @@ def fusion_refused(look: Look) -> Iterator[Hit]:
     "error",
     summary="The gate admits these GPUs, but the header compiles plain all-reduce kernels to nothing for them.",
     explanation=(
+        "Gate: the list of GPU generations that FlashInfer compiles for. Guard: a condition in the header that "
+        "leaves "
+        "a kernel's body out for newer GPUs. Lamport: the way in which these kernels wait for the other GPUs. "
         "Until 0.6.16 `trtllm_allreduce.cuh` holds 13 guards `__CUDA_ARCH__ < 1200`. With the gate alone "
         "widened, the build succeeds, and all 480 instances of "
         "`lamport_style_one_shot_all_reduce_norm_kernel` are compiled to an empty body for compute "
@@ -129,7 +135,8 @@ def fusion_refused(look: Look) -> Iterator[Hit]:
         "nothing in it."
     ),
     remedy=(
-        "Put the release's files back (fusion is then refused, which is correct), or move to FlashInfer "
+        "Keep a copy of the edit, put the release's files back (fusion is then refused, which is correct), or "
+        "move to FlashInfer "
         "0.6.17 or newer, which fixed gate, header and stride together. Move what was built out of the JIT "
         "cache, and restart what serves. Do not remove the guards by hand."
     ),
@@ -139,20 +146,19 @@ def fusion_refused(look: Look) -> Iterator[Hit]:
 def fusion_unsafe_patch(look: Look) -> Iterator[Hit]:
     """Fire where the gate admits compute capability 12.x over a header that still guards against it."""
     for venv, fusion in judged(look, "unsafe-patch"):
-        guards = "guards" if fusion.guards is None else text.plural(fusion.guards, "guard")
-        verb = "compiles" if fusion.guards == 1 else "compile"
         # Measured with all 13 guards of 0.6.2, built for 12.0: each of the 480 instances is empty.
-        kernels = "480 plain lamport kernels" if fusion.guards == GUARDS else "plain lamport kernels"
+        kernels = "480 of its kernels" if fusion.guards == GUARDS else "some of its kernels"
+        gate = text.brief(fusion.gate_file, "The gate")
         old = version(venv) is None or below(version(venv), FIXED)
         fused = (
-            "; the fused kernels that sglang calls (trtllm_allreduce_fusion) are real code, but below "
-            f"{FIXED} they were never validated there"
+            f" The fused kernels that sglang calls are not empty, but nobody validated them here below {FIXED}."
         )
         yield Hit(
-            f"The gate of {package(venv)} admits {majors(fusion)}, yet {guards} in trtllm_allreduce.cuh "
-            f"{verb} its {kernels} to empty bodies on {capability(look, '12.')}, so a call of "
-            "trtllm_custom_all_reduce succeeds and returns whatever was in the buffer"
-            f"{fused if old else ''}.",
+            f"{gate} was edited to allow {package(venv)}'s all-reduce on these GPUs "
+            f"({capability(look, '12.')}), but "
+            f"{kernels} for them are empty: trtllm_custom_all_reduce then returns whatever was in the buffer, "
+            "without "
+            f"an error.{fused if old else ''}",
             venv=venv.path,
             expected={"guards": 0},
             seen={"gate": fusion.gate, "guards": fusion.guards},
@@ -169,12 +175,13 @@ def fusion_unsafe_patch(look: Look) -> Iterator[Hit]:
     explanation=(
         "Gate and header were both changed by hand, so the kernels are real code. Upstream never validated "
         "them in this release on these GPUs. Before 0.6.17 the host wrapper in `csrc/trtllm_allreduce.cu` "
-        "also computes a wrong pointer stride for any world size but 16, which an edit of gate and header "
-        "leaves in place."
+        "also steps through memory wrongly: results are wrong unless 16 GPUs take part. An edit of gate and "
+        "header leaves that in place."
     ),
     remedy=(
         "Move to FlashInfer 0.6.17 or newer, which supports these GPUs. If the patch is to stay, check "
-        "that it carries the stride fix, and name its files under `expect.files`."
+        "that it mends `csrc/trtllm_allreduce.cu` too (the pointer stride), and name its files under "
+        "`expect.files`."
     ),
     references=(PR,),
     causes=(GATE,),
@@ -183,7 +190,7 @@ def fusion_patched(look: Look) -> Iterator[Hit]:
     """Fire where a local edit admits the GPUs and no guard is left."""
     for venv, fusion in judged(look, "patched"):
         old = below(version(venv), FIXED)
-        stride = f"; below {FIXED} the pointer stride in csrc/trtllm_allreduce.cu has to be mended as well"
+        stride = f"; below {FIXED} results are wrong unless 16 GPUs take part (csrc/trtllm_allreduce.cu)"
         yield Hit(
             f"A local edit makes the gate of {package(venv)} admit {majors(fusion)}, with no guard left in "
             f"the header; upstream never validated this on {capability(look)}{stride if old else ''}.",
@@ -201,11 +208,12 @@ def fusion_patched(look: Look) -> Iterator[Hit]:
     "warning",
     summary="FlashInfer's gate could not be read, so it is not known whether all-reduce fusion is allowed.",
     explanation=(
-        "The list of majors is read from `gen_trtllm_comm_module` without running it. A file that is no "
-        "longer Python (a bad patch), a list that is computed, or a file that may not be read leaves it "
+        "Gate: the list of GPU generations (majors: the 12 of compute capability 12.0) that FlashInfer compiles "
+        "a module for. It is read from `gen_trtllm_comm_module` without running it. A file that is no longer "
+        "Python (a bad patch), a list that is computed, or a file that may not be read leaves it "
         "unknown."
     ),
-    remedy="Look at the function; if it was patched, install the same version again.",
+    remedy="Look at the function; if it was patched, keep a copy and install the same version again.",
     references=(PR,),
     causes=(GATE, "expectation-unchecked/allreduce_fusion"),
 )
@@ -221,6 +229,7 @@ def fusion_gate_unreadable(look: Look) -> Iterator[Hit]:
             basis="resolved",
             remedy=(
                 *((f"grep -n -A 20 'def gen_trtllm_comm_module' {text.quote(path)}",) if path else ()),
+                *((text.keep(path),) if path else ()),
                 text.reinstall(venv, venv.flashinfer),
                 text.RESTART,
             ),

@@ -58,9 +58,10 @@ def last_xid(gpus: Gpus, bus_id: str | None = None) -> str:
         "answering. A host without any GPU, for which no number is expected, is a warning."
     ),
     remedy=(
-        "Look for the lost GPU on PCI and in the kernel log; a reboot or a power cycle usually brings it back."
+        "Look for the lost GPU on PCI and in the kernel log; drain the host, then reboot or power-cycle it, which "
+        "usually brings it back."
     ),
-    references=("https://github.com/NVIDIA/NVSentinel/issues/684", SMI),
+    references=(XID, SMI),
     causes=("expectation-unchecked/gpu_name", "expectation-unchecked/compute_capability"),
 )
 def gpu_count(look: Look) -> Iterator[Hit]:
@@ -86,7 +87,11 @@ def gpu_count(look: Look) -> Iterator[Hit]:
         remedy=(
             LIST_PCI,
             "sudo dmesg | grep -iE 'xid|nvrm'",
-            "If the number is meant, set expect.gpus in the inventory." if count > expected else text.REBOOT,
+            *(
+                ("If the number is meant, set expect.gpus in the inventory.",)
+                if count > expected
+                else (text.APPS, text.REBOOT)
+            ),
         ),
     )
 
@@ -102,7 +107,7 @@ def gpu_count(look: Look) -> Iterator[Hit]:
         "these GPUs need the open one."
     ),
     remedy="Read the kernel log for the bus id; drain the host, then reboot or power-cycle it.",
-    references=("https://github.com/NVIDIA/NVSentinel/issues/684", f"{OPEN}/872"),
+    references=(XID, f"{OPEN}/872"),
     causes=("gpu-count", *UNCHECKED),
 )
 def gpu_missing(look: Look) -> Iterator[Hit]:
@@ -135,7 +140,7 @@ def lost_steps(bus_id: str | None) -> tuple[str, ...]:
     """Return the steps towards a GPU that is not usable: look, then reboot."""
     short = bus_id.lower().removeprefix("0000") if bus_id else None
     look = f"lspci -vvs {text.quote(short)}" if short else "lspci -d 10de: -nn"
-    return (look, "sudo dmesg | grep -iE 'xid|nvrm'", text.REBOOT)
+    return (look, "sudo dmesg | grep -iE 'xid|nvrm'", text.APPS, text.REBOOT)
 
 
 @rule(
@@ -206,8 +211,21 @@ def gpu_unreadable(look: Look) -> Iterator[Hit]:
         f"The GPUs {what}: {said(gpus)}.",
         expected="ok",
         seen=gpus.state,
-        remedy=("ls -l /dev/nvidia*; id", "nvidia-smi -L", "sudo dmesg | grep -iE 'xid|nvrm'"),
+        remedy=(
+            "ls -l /dev/nvidia*; id",
+            "nvidia-smi -L",
+            "sudo dmesg | grep -iE 'xid|nvrm'",
+            *mend(gpus),
+        ),
     )
+
+
+def mend(gpus: Gpus) -> tuple[str, ...]:
+    """Return what gives nvidia-smi its GPUs back: the container's restart, or the user's group."""
+    restart = "On the container's host: docker restart CONTAINER  # ends what runs in the container"
+    group = "sudo usermod -aG GROUP USER  # the group that owns /dev/nvidia*; it holds from the next login on"
+    contained = gpus.surroundings not in (None, "wsl")
+    return (*((restart,) if contained else ()), *((group,) if gpus.state == "no-permission" else ()))
 
 
 @rule(

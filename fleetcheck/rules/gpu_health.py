@@ -39,6 +39,7 @@ def reset(device: Device) -> tuple[str, ...]:
     return (
         f"nvidia-smi {at(device)} --query-compute-apps=pid,process_name --format=csv  # stop these first",
         f"sudo nvidia-smi {at(device)} --gpu-reset  # stops what runs on this GPU",
+        "Where NVLink links the GPUs, a reset may need all of them: stop what runs on each, then leave out -i.",
         f"{text.REBOOT}; where the reset is refused",
     )
 
@@ -175,7 +176,7 @@ def inforom_corrupt(look: Look) -> Iterator[Hit]:
     explanation=(
         "The hardware slows the GPU down because it is too hot, or because the host's power supply asked for it. "
         "It is what held at the moment of the audit. The driver's own, softer heat limit is information: a busy "
-        "board in a warm case meets it. A power limit that somebody set is neither."
+        "board in a warm case meets it. A power limit that somebody set is not reported."
     ),
     remedy="See to fans, airflow and power supply; move work off the host meanwhile.",
     references=("https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html", SMI),

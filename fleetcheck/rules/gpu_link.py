@@ -105,7 +105,10 @@ def pcie_generation(look: Look) -> Iterator[Hit]:
                 seen=now,
                 remedy=(
                     f"nvidia-smi {at(device)} --query-gpu={LINK_FIELDS} --format=csv -l 1",
-                    "cat /sys/module/pcie_aspm/parameters/policy",
+                    (
+                        "cat /sys/module/pcie_aspm/parameters/policy  # powersave and powersupersave are bad; "
+                        "performance is right"
+                    ),
                 ),
             )
 
@@ -135,7 +138,11 @@ def p2p_unavailable(look: Look) -> Iterator[Hit]:
         severity="info" if set(words) <= set(PRODUCT) else None,
         expected="OK",
         seen=pairs,
-        remedy=("nvidia-smi topo -p2p r; nvidia-smi topo -m",),
+        remedy=(
+            "nvidia-smi topo -p2p r; nvidia-smi topo -m",
+            "Look between these GPUs for MIG, ACS and an IOMMU that translates (lspci -vv, /proc/cmdline).",
+            "If none is found, serve with the framework's custom all-reduce off (--disable-custom-all-reduce).",
+        ),
     )
 
 
@@ -149,7 +156,11 @@ def p2p_unavailable(look: Look) -> Iterator[Hit]:
         "and may hang, while nvidia-smi shows nothing wrong. It is information where the mode of the IOMMU is not "
         "known. Nothing is said of one GPU, of pairs with NVLink, and of an IOMMU that is off or passes through."
     ),
-    remedy="Boot with `iommu=pt`, or with the IOMMU off, and see to ACS on root and switch ports.",
+    remedy=(
+        "Boot with `iommu=pt`, or with the IOMMU off; not on a host that passes GPUs to virtual machines. ACS "
+        "on the "
+        "ports above the GPUs sends their traffic through the CPU: turn it off in the firmware where it is on."
+    ),
     references=(
         "https://github.com/NVIDIA/nccl/issues/2079",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
@@ -169,8 +180,10 @@ def iommu_on(look: Look) -> Iterator[Hit]:
             seen=gpus.iommu,
             remedy=(
                 "cat /proc/cmdline; cat /sys/bus/pci/drivers/nvidia/*/iommu_group/type",
-                "sudo lspci -vv | grep -i acsctl",
-                f"Add iommu=pt to the kernel's command line, then: {text.REBOOT}",
+                "sudo lspci -vv | grep -i acsctl  # SrcValid+ sends what GPUs exchange through the CPU",
+                "Add iommu=pt to the kernel's command line; not on a host that passes GPUs to virtual machines.",
+                text.APPS,
+                text.REBOOT,
             ),
         )
 

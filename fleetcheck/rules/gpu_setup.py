@@ -64,7 +64,7 @@ def persistence_off(look: Look) -> Iterator[Hit]:
         "GPUs, so no all-reduce kernels between them. Where it is meant, waive the finding. A mode that was set "
         "and waits for a reset is told too."
     ),
-    remedy="Turn MIG off and reset the GPU, or waive the finding.",
+    remedy="If MIG is meant, waive the finding. Otherwise note the slices, turn MIG off and reset the GPU.",
     references=("https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",),
     causes=("p2p-unavailable",),
 )
@@ -83,7 +83,13 @@ def mig_enabled(look: Look) -> Iterator[Hit]:
             gpu=device.uuid,
             expected="Disabled",
             seen="Enabled" if device.mig else "pending",
-            remedy=("nvidia-smi -L", f"sudo nvidia-smi {at(device)} -mig 0  # removes the slices"),
+            remedy=(
+                "If MIG is meant, waive this finding in the inventory; do nothing.",
+                "nvidia-smi mig -lgi; nvidia-smi mig -lci  # note the slices: they are lost",
+                text.APPS,
+                f"sudo nvidia-smi {at(device)} -mig 0  # removes the slices",
+                f"sudo nvidia-smi {at(device)} --gpu-reset  # stops what runs on this GPU",
+            ),
         )
 
 
@@ -110,7 +116,13 @@ def ecc_pending(look: Look) -> Iterator[Hit]:
                 gpu=device.uuid,
                 expected=words[now],
                 seen=words[then],
-                remedy=(f"sudo nvidia-smi {at(device)} -e {int(now)}  # keeps the present mode", text.REBOOT),
+                remedy=(
+                    (
+                        f"Either: sudo nvidia-smi {at(device)} -e {int(now)}  # keeps ECC {words[now]}, cancels "
+                        "the change"
+                    ),
+                    "Or let it happen at the next reboot, after draining the host.",
+                ),
             )
 
 
@@ -138,7 +150,17 @@ def gpu_mixed(look: Look) -> Iterator[Hit]:
             f"The GPUs are of {len(counts)} models: {text.listing(models)}.",
             expected="one model",
             seen=counts,
-            remedy=("nvidia-smi -L",),
+            remedy=(
+                "nvidia-smi -L",
+                (
+                    "Serve one model from GPUs of one kind: set CUDA_VISIBLE_DEVICES to their uuids where it "
+                    "is started."
+                ),
+                (
+                    "If one board is the wrong one, have it exchanged; if the mix is meant, waive this in the "
+                    "inventory."
+                ),
+            ),
         )
 
 
@@ -149,7 +171,7 @@ def gpu_mixed(look: Look) -> Iterator[Hit]:
     summary="The driver is older than the product needs, or does not know it.",
     explanation=(
         "For some products NVIDIA names the oldest driver that it validated. An older one may run them, with "
-        "faults that are mended since. A driver that calls a board `Graphics Device` does not know it; its "
+        "faults that have been fixed. A driver that calls a board `Graphics Device` does not know it; its "
         "compute capability holds all the same."
     ),
     remedy="Install a newer driver, drain the host and reboot it.",
@@ -161,7 +183,12 @@ def gpu_mixed(look: Look) -> Iterator[Hit]:
 def driver_minimum(look: Look) -> Iterator[Hit]:
     """Fire where the loaded driver is known to be below the validated one, and for a board without a name."""
     gpus = look.facts.gpus
-    steps = ("cat /proc/driver/nvidia/version", "Install a newer driver, after draining the host.", text.REBOOT)
+    steps = (
+        "cat /proc/driver/nvidia/version",
+        "Install a newer driver, after draining the host.",
+        text.APPS,
+        text.REBOOT,
+    )
     names = {device.name for device in listed(look) if device.name}
     for name in sorted(names):
         least = products.minimum_driver(name)
@@ -192,7 +219,7 @@ def driver_minimum(look: Look) -> Iterator[Hit]:
         "From Blackwell on GPUs need the open kernel modules. With the proprietary ones nvidia-smi finds no "
         "device, though the driver is loaded and PCI lists the boards."
     ),
-    remedy="Install the open variant of the same driver release and reboot.",
+    remedy="Install the open variant of the same driver release, drain the host and reboot it.",
     references=(f"{OPEN}/872", "https://github.com/NVIDIA/open-gpu-kernel-modules#compatible-gpus"),
     causes=("gpu-missing", "gpu-count", *UNCHECKED),
 )
@@ -210,6 +237,7 @@ def driver_proprietary(look: Look) -> Iterator[Hit]:
         remedy=(
             "cat /proc/driver/nvidia/version; sudo dmesg | grep -iE 'nvrm|nvidia'",
             "Install the open kernel modules of the same release (nvidia-open).",
+            text.HOLDERS,
             text.REBOOT,
         ),
     )

@@ -8,6 +8,7 @@ from fleetcheck.facts.records import FlashInfer, Venv
 from fleetcheck.rules import text
 from fleetcheck.rules.csrc import RECORD, approved
 from fleetcheck.rules.rule import Hit, Look, rule
+from fleetcheck.rules.versions import parse
 
 PACKAGE_KEYS = ("csrc_dir", "flashinfer", "allreduce_fusion", "files")
 NO_PACKAGE = tuple(f"expectation-{state}/{key}" for state in ("unchecked", "unmet") for key in PACKAGE_KEYS)
@@ -15,6 +16,13 @@ HEADERS = (
     "data/include/flashinfer/comm/trtllm_allreduce.cuh",
     "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh",
 )
+
+
+def asked(expected: str | None) -> str:
+    """Return what pip is to install: the release that is expected, or one that is to be named."""
+    if expected is None:
+        return "flashinfer-python==VERSION"
+    return f"flashinfer-python=={expected}" if parse(expected) is not None else f"flashinfer-python{expected}"
 
 
 @rule(
@@ -46,7 +54,12 @@ def flashinfer_missing(look: Look) -> Iterator[Hit]:
                 basis="resolved",
                 remedy=(
                     f"{text.python(venv)} -m pip list",
-                    f"{text.python(venv)} -m pip install flashinfer-python",
+                    text.freeze(venv),
+                    (
+                        f"{text.python(venv)} -m pip install --dry-run {text.quote(asked(wanted))}  # shows "
+                        "what it changes"
+                    ),
+                    f"{text.python(venv)} -m pip install {text.quote(asked(wanted))}",
                     "Or take this environment out of venvs in the inventory.",
                 ),
             )
@@ -73,13 +86,21 @@ def flashinfer_remnant(look: Look) -> Iterator[Hit]:
             continue
         root = venv.flashinfer.root if venv.flashinfer is not None else None
         move = (f"mv {text.quote(root)} {text.quote(f'{root}.removed')}",) if root else ()
+        wanted = text.quote(asked(look.expect(venv).flashinfer))
+        install = (
+            (
+                f"{text.python(venv)} -m pip install --dry-run {wanted}  # if it is to be there; shows what it "
+                "changes"
+            ),
+            f"{text.python(venv)} -m pip install {wanted}",
+        )
         yield Hit(
             f"{text.brief(root, 'A folder named flashinfer')} is what is left of a removed FlashInfer, and "
             f"{text.brief(venv.path)} imports it as one.",
             venv=venv.path,
             seen=root,
             basis="resolved",
-            remedy=(*move, f"{text.python(venv)} -m pip install flashinfer-python  # if it is to be there"),
+            remedy=(*move, text.freeze(venv), *install),
         )
 
 
@@ -116,8 +137,8 @@ def modified_files(look: Look, venv: Venv, found: FlashInfer) -> list[str]:
         "the finding is folded under the rule that says what the patch does."
     ),
     remedy=(
-        "If the patch is meant, put its sha256 into `expect.files`. Otherwise install the same version "
-        "again and restart what serves."
+        "If the patch is meant, put its sha256 into `expect.files`. Otherwise keep a copy of it, install the "
+        "same version again and restart what serves."
     ),
     references=(RECORD,),
 )
@@ -140,7 +161,12 @@ def package_modified(look: Look) -> Iterator[Hit]:
             seen=changed,
             basis=found.basis,
             remedy=(
+                (
+                    f"fleetcheck compare GOOD {text.quote(look.target.name)}  # the difference to a host that "
+                    "is right"
+                ),
                 "If this patch is meant, name each file with its sha256 under expect.files in the inventory.",
+                *text.keep_package(found.root),
                 text.reinstall(venv, found),
                 text.RESTART,
             ),

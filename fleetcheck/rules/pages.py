@@ -69,8 +69,13 @@ def section(rule: Rule) -> str:
     if rule.causes:
         names = dict.fromkeys(cause.partition("/")[0] for cause in rule.causes)
         lines += [f"**Explains** {', '.join(f'[`{name}`](#{name})' for name in names)}.", ""]
-    lines += ["**References**", "", *(f"- <{reference}>" for reference in rule.references), ""]
+    lines += ["**References**", "", *map(_reference, rule.references), ""]
     return "\n".join(lines)
+
+
+def _reference(reference: str) -> str:
+    """Return an item for a reference; a page of the documentation lies beside this one."""
+    return f"- <{reference}>" if reference.startswith("https://") else f"- [{reference}]({reference[5:]})"
 
 
 def sample(slug: str) -> list[str]:

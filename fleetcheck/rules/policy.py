@@ -46,12 +46,15 @@ def unmet(gap: Gap) -> tuple[str, tuple[str, ...]]:
     if gap.key == "files":
         return (
             f"{text.brief(gap.why)} does not have the expected content.",
-            (f"sha256sum {text.quote(gap.why)}", "Put the expected file back, or correct expect.files."),
+            (
+                f"sha256sum {text.quote(gap.why)}",
+                "Put the expected file back, or correct expect.files in the inventory.",
+            ),
         )
     if gap.key == "allreduce_fusion":
         return (
             f"All-reduce fusion is {gap.expected}{place(gap)}, and is {gap.seen}.",
-            ("Change how the server is started, or correct expect.allreduce_fusion.",),
+            ("Change how the server is started, or correct expect.allreduce_fusion in the inventory.",),
         )
     word = WORDS[gap.key]
     if gap.seen is None:
@@ -76,6 +79,7 @@ def mend(gap: Gap) -> tuple[str, ...]:
     pinned = versions.parse(str(gap.expected)) is not None
     wanted = f"{package}=={gap.expected}" if pinned else f"{package}{gap.expected}"
     return (
+        text.freeze(gap.venv),
         f"{text.python(gap.venv)} -m pip install --dry-run {text.quote(wanted)}",
         f"{text.python(gap.venv)} -m pip install {text.quote(wanted)}",
         text.RESTART,
@@ -121,7 +125,8 @@ def expectation_unmet(look: Look) -> Iterator[Hit]:
     summary="An expectation could not be checked.",
     explanation=(
         "What it speaks of was not seen, or is not something that can be compared (a version that does not "
-        "parse). It is no pass. Where another finding on the host says why, this one is folded under it."
+        "parse). It does not count as passed. Where another finding on the host says why, this one is folded "
+        "under it."
     ),
     remedy="Mend what kept it from being seen, then run the audit again; or correct the expectation.",
     references=(SPECIFIERS,),

@@ -103,6 +103,7 @@ FleetCheck = Callable[[FleetLook], Iterable[Hit]]
 class Rule:
     """One rule. ``causes`` are the findings that it explains: ``slug``, or ``slug/key`` for one kind of them.
 
+    ``references`` are addresses, or pages of the documentation (``docs/ssh.md``).
     ``remedy`` says in general how it is mended; each finding has the steps for its own host. A rule has one of
     ``check``, over one host, and ``fleet_check``, over a whole run.
     """

@@ -13,6 +13,11 @@ from fleetcheck.rules.rule import Hit, Look, rule
 PROC = "https://man7.org/linux/man-pages/man5/proc_pid_maps.5.html"
 GATE = "https://github.com/flashinfer-ai/flashinfer/pull/3903"
 DECIDING = ("trtllm_comm", "pcie_ipc_comm")
+MEND_FIRST = (
+    "If another fusion-* or package-modified finding stands on this host, mend that first: a restart loads "
+    "what is on "
+    "the disk now."
+)
 SLACK = 2.0
 """Seconds by which the start of a process may be off: the kernel counts it in ticks since a rounded boot time."""
 
@@ -82,7 +87,16 @@ def csrc_running_elsewhere(look: Look) -> Iterator[Hit]:
             expected=named,
             seen=venv,
             basis="running",
-            remedy=(maps(group[0]), environ(group[0]), text.RESTART),
+            remedy=(
+                maps(group[0]),
+                environ(group[0]),
+                f"grep -l / {text.quote(named)}/lib/python*/site-packages/*.pth",
+                (
+                    "Remove what steps 2 and 3 show (PYTHONPATH in the unit, or a .pth file in site-packages), "
+                    "then restart."
+                ),
+                text.RESTART,
+            ),
         )
     yield from _modules(look, processes)
 
@@ -179,7 +193,11 @@ def venv_not_serving(look: Look) -> Iterator[Hit]:
         "that is moved into place keeps its mtime. A hard link whose ctime alone moved is passed by: tools that "
         "share files between environments move it."
     ),
-    remedy="Restart what serves; then disk and memory are the same again.",
+    remedy=(
+        "Mend first what else is found of this host's files: a restart loads what is on the disk. Then restart "
+        "what "
+        "serves; disk and memory are the same again."
+    ),
     references=(GATE, PROC),
 )
 def fusion_memory_differs(look: Look) -> Iterator[Hit]:
@@ -207,7 +225,11 @@ def fusion_memory_differs(look: Look) -> Iterator[Hit]:
             expected="as on the disk",
             seen=name,
             basis="running",
-            remedy=(f"ps -o pid,lstart,args -p {','.join(str(one.pid) for one in group[:8])}", text.RESTART),
+            remedy=(
+                f"ps -o pid,lstart,args -p {','.join(str(one.pid) for one in group[:8])}",
+                MEND_FIRST,
+                text.RESTART,
+            ),
         )
 
 

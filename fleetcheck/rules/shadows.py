@@ -36,8 +36,8 @@ def steps(shadow: Shadow) -> tuple[str, ...]:
     explanation=(
         "The environment is looked at in isolation, without PYTHONPATH, user site-packages and working folder. A "
         "server has all three, and each can put another copy of FlashInfer first: it then compiles that copy's "
-        "sources. Only folders with an `__init__.py` count, since others give way. The working folder is known "
-        "for a login alone, which starts at home: that case is a note."
+        "sources. Folders without `__init__.py` do not count. Only the working folder of a login is known, which "
+        "is the home folder; a copy there is information."
     ),
     remedy="Take the other copy out of the way, or list the environment that is meant.",
     references=(PATH, ENV_PY),
@@ -68,7 +68,7 @@ def csrc_shadowed(look: Look) -> Iterator[Hit]:
         "compiled belongs to no environment: who edits it, or cleans the cache, changes every environment that "
         "leads there, and no RECORD vouches for it."
     ),
-    remedy="Nothing is wrong by itself. For a server that is not to change, install a wheel with real files.",
+    remedy="Nothing is wrong by itself. Only if you want a fixed copy: install a wheel with real files.",
     references=(ENV_PY,),
 )
 def csrc_outside_venv(look: Look) -> Iterator[Hit]:
@@ -89,7 +89,7 @@ def csrc_outside_venv(look: Look) -> Iterator[Hit]:
             seen=real,
             basis=found.basis,
             remedy=(
-                "Nothing to mend. For a server that is not to change, install a wheel:",
+                "Nothing to mend. Only if you want a fixed copy, install a wheel:",
                 text.reinstall(venv, found.model_copy(update={"install": "wheel"})),
             ),
         )

@@ -12,7 +12,13 @@ RESTART = (
     "Restart the processes that serve from this environment; until then they keep what they loaded. "
     "(restarts serving)"
 )
-REBOOT = "sudo systemctl reboot  # reboots the host"
+REBOOT = "sudo systemctl reboot  # ends everything that runs on this host: drain it first"
+APPS = "nvidia-smi --query-compute-apps=pid,process_name --format=csv  # stop these first"
+HOLDERS = "sudo fuser -v /dev/nvidia*  # stop these first"
+"""What uses the GPUs, where nvidia-smi may not answer."""
+ASIDE = "/var/tmp"  # noqa: S108 on the host, for whoever follows the steps; nothing here writes there
+BEFORE = f"{ASIDE}/flashinfer.before"
+"""Where an edited package is kept: outside of site-packages, so that nothing imports it."""
 
 
 def brief(value: str | None, otherwise: str = "no reason given") -> str:
@@ -58,6 +64,21 @@ def reinstall(venv: Venv, found: FlashInfer | None) -> str:
     # shlex.quote leaves '=' alone, which a shell takes as it stands in an argument.
     wanted = quote(f"flashinfer-python{version}")
     return f"{python(venv)} -m pip install --force-reinstall --no-deps {wanted}"
+
+
+def keep(path: str) -> str:
+    """Return the command that keeps an edited file beside itself."""
+    return f"cp -p {quote(path)} {quote(f'{path}.edited')}  # keeps the edit"
+
+
+def keep_package(root: str | None, to: str = BEFORE) -> tuple[str, ...]:
+    """Return the command that keeps an edited package, nothing where its folder is not known."""
+    return (f"cp -a {quote(root)} {to}  # keeps what was edited",) if root else ()
+
+
+def freeze(venv: Venv) -> str:
+    """Return the command that notes what an environment holds, so that an install can be taken back."""
+    return f"{python(venv)} -m pip freeze > ~/freeze.before"
 
 
 def inside(found: FlashInfer, path: str) -> str:

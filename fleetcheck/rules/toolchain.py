@@ -9,14 +9,14 @@ from typing import Final
 from packaging.version import Version
 
 from fleetcheck.facts.in_force import serves_from
-from fleetcheck.facts.records import Toolchain, Venv
+from fleetcheck.facts.records import FlashInfer, Toolchain, Venv
 from fleetcheck.facts.toolchain import parsed
 from fleetcheck.rules import text
 from fleetcheck.rules.rule import Hit, Look, rule
 
-CPP_EXT = "https://github.com/flashinfer-ai/flashinfer/blob/main/flashinfer/jit/cpp_ext.py"
+CPP_EXT = "https://github.com/flashinfer-ai/flashinfer/blob/v0.6.18/flashinfer/jit/cpp_ext.py"
 NVCC_12 = "https://github.com/flashinfer-ai/flashinfer/issues/3633"
-ARCH = "https://github.com/flashinfer-ai/flashinfer/blob/main/flashinfer/compilation_context.py"
+ARCH = "https://github.com/flashinfer-ai/flashinfer/blob/v0.6.18/flashinfer/compilation_context.py"
 ERROR_35 = "https://github.com/flashinfer-ai/flashinfer/issues/5145"
 TORCH = "https://pytorch.org/blog/pytorch-2-7/"
 LEAST: Final = {"9.0": "12.0", "10.0": "12.8", "10.3": "12.9", "12.0": "12.8", "12.1": "12.9"}
@@ -59,8 +59,9 @@ def least(version: str | None, capability: str) -> str | None:
         "FlashInfer takes CUDA_HOME, then CUDA_PATH, then the folder above the nvcc of PATH, then "
         "/usr/local/cuda, "
         "and calls bin/nvcc there. It does not look further where the first of them is wrong. Modules that are "
-        "compiled already go on working, and the next one fails. Of a login alone this is a warning: a server may "
-        "be started with other variables."
+        "compiled already go on working, and the next one fails. Judged by the login alone, it is a warning: a "
+        "server may be started with other variables. Where prebuilt modules are installed, it is a note: "
+        "many a server then compiles nothing."
     ),
     remedy="Set CUDA_HOME, where the server is started, to a toolkit that has bin/nvcc.",
     references=(CPP_EXT, "https://github.com/vllm-project/vllm/issues/36077"),
@@ -73,15 +74,20 @@ def nvcc_missing(look: Look) -> Iterator[Hit]:
             if chain.found is not False:
                 continue
             why = f"; {text.brief(chain.problem)}" if chain.problem else ""
-            source = f", by {chain.named_by}" if chain.named_by not in (None, "default") else ""
+            source = f" by {chain.named_by}" if chain.named_by not in (None, "default") else ""
+            judged = (
+                f" (judged{source} of {process})"
+                if process is not None
+                else f" (judged{source or ' by the environment'} of the login; a server may set CUDA_HOME)"
+            )
             yield Hit(
-                f"{text.name(found)} of {text.brief(venv.path)} would call "
-                f"{text.brief(chain.nvcc_path, 'nvcc')} for "
-                f"{whose(process)}{source}, which is not there{why}.",
+                f"{text.name(found)} of {text.brief(venv.path)} would compile with "
+                f"{text.brief(chain.nvcc_path, 'nvcc')}, which does not exist{judged}{why}. Kernels that are not "
+                "compiled yet would fail.",
                 venv=venv.path,
-                severity="warning" if process is None else None,
-                expected="bin/nvcc",
-                seen=chain.nvcc_path,
+                severity="info" if found.prebuilt else "warning" if process is None else None,
+                expected=chain.nvcc_path or "nvcc",
+                seen="absent",
                 basis="resolved" if process is None else "running",
                 remedy=(
                     "ls -d /usr/local/cuda*/bin/nvcc",
@@ -99,7 +105,7 @@ def nvcc_missing(look: Look) -> Iterator[Hit]:
     explanation=(
         "For compute capability 12.0 nvcc 12.8 is the first that compiles. FlashInfer 0.6.7 to 0.7.0 ask for "
         "`compute_120f`, which takes 12.9: with an older one the detection of the GPUs swallows the error, no GPU "
-        "is left, and the message speaks of a requirement of sm75. From 0.7.1 on 12.8 does."
+        "is left, and the message speaks of a requirement of sm75. From 0.7.1 on 12.8 is enough."
     ),
     remedy="Install a newer toolkit beside the old one and point CUDA_HOME to it.",
     references=(NVCC_12, "https://github.com/flashinfer-ai/flashinfer/issues/3675"),
@@ -150,7 +156,7 @@ def covers(entry: str, capability: str) -> bool:
     explanation=(
         "FLASHINFER_CUDA_ARCH_LIST (TORCH_CUDA_ARCH_LIST up to 0.3.1) replaces the detection. FlashInfer's gates "
         "ask only whether one architecture of the list is admitted, so that a module builds, and fails on the GPU "
-        "that was left out with `no kernel image`. FlashInfer separates the list by blanks alone."
+        "that was left out with `no kernel image`. Separate entries by spaces, not commas."
     ),
     remedy="Unset the variable where the server is started, or name every GPU of the host in it.",
     references=(ARCH,),
@@ -180,6 +186,12 @@ def arch_list_excludes_gpu(look: Look) -> Iterator[Hit]:
                 )
 
 
+def _built_aside(found: FlashInfer) -> tuple[str, ...]:
+    """Return the command that moves the modules away which the other CUDA built."""
+    folder = found.constants.get("FLASHINFER_JIT_DIR")
+    return (f"mv {text.quote(folder)} {text.quote(f'{folder}.old')}",) if isinstance(folder, str) else ()
+
+
 @rule(
     "cuda-mismatch",
     "toolchain",
@@ -187,7 +199,7 @@ def arch_list_excludes_gpu(look: Look) -> Iterator[Hit]:
     summary="FlashInfer would compile with another major release of CUDA than torch was built with.",
     explanation=(
         "A module that nvcc 13 built links libcudart.so.13. Loaded into a process whose torch brings CUDA 12, it "
-        "fails with error 35 or loads a second run time."
+        "fails with cudaErrorInsufficientDriver (35), or loads a second CUDA runtime."
     ),
     remedy="Set CUDA_HOME to a toolkit of torch's own major release, and move the built modules away.",
     references=(ERROR_35,),
@@ -207,7 +219,11 @@ def cuda_mismatch(look: Look) -> Iterator[Hit]:
                 expected=venv.torch.cuda,
                 seen=chain.nvcc,
                 basis="resolved" if process is None else "running",
-                remedy=(f"Set CUDA_HOME to a toolkit of CUDA {torch.major}.", text.RESTART),
+                remedy=(
+                    f"Set CUDA_HOME to a toolkit of CUDA {torch.major} where the server is started.",
+                    *_built_aside(found),
+                    text.RESTART,
+                ),
             )
 
 
@@ -220,7 +236,9 @@ def cuda_mismatch(look: Look) -> Iterator[Hit]:
         "Builds of torch with CUDA below 12.8 hold no code for compute capability 10.x and 12.x, and those below "
         "11.8 none for 9.0: the first kernel fails with `no kernel image is available`."
     ),
-    remedy="Install a build of torch with a newer CUDA release, and what depends on it.",
+    remedy=(
+        "Make a new environment beside this one, with a build of torch for a newer CUDA release and what needs it."
+    ),
     references=(TORCH,),
 )
 def torch_lacks_arch(look: Look) -> Iterator[Hit]:
@@ -241,7 +259,7 @@ def torch_lacks_arch(look: Look) -> Iterator[Hit]:
                 basis="recorded",
                 remedy=(
                     f"{text.python(venv)} -m pip list",
-                    f"Install a build of torch with CUDA {wanted} or newer.",
+                    f"Install a build of torch with CUDA {wanted} or newer in a new environment beside this one.",
                     text.RESTART,
                 ),
             )

@@ -36,7 +36,10 @@ def venv_missing(look: Look) -> Iterator[Hit]:
     for venv in look.facts.venvs:
         if venv.state == "missing":
             yield Hit(
-                f"The environment {text.brief(venv.path)} does not exist.",
+                (
+                    f"The environment {text.brief(venv.path)} does not exist, so nothing is known of FlashInfer "
+                    "in it."
+                ),
                 venv=venv.path,
                 expected=venv.path,
                 remedy=(
@@ -46,7 +49,7 @@ def venv_missing(look: Look) -> Iterator[Hit]:
             )
     for item in look.facts.unmatched:
         yield Hit(
-            f"No environment on this host matches {text.brief(item)}.",
+            f"No environment on this host matches {text.brief(item)}, so nothing is known of FlashInfer in it.",
             venv=item,
             expected=item,
             remedy=("Correct the pattern under venvs in the inventory, or create the environment.",),
@@ -98,7 +101,7 @@ def venv_unreadable(look: Look) -> Iterator[Hit]:
         "that Python may be gone, and the link leads nowhere. A process that runs already goes on, and "
         "fails at its next start."
     ),
-    remedy="Make the environment again with a Python that is there, and install its packages into it.",
+    remedy="Install the Python that it was made from again, or make the environment anew with one that is there.",
     references=(PEP_405, VENV),
     causes=(*UNSEEN, "activate-mismatch"),
 )
@@ -112,8 +115,11 @@ def venv_broken(look: Look) -> Iterator[Hit]:
                 seen=venv.error,
                 remedy=(
                     f"readlink -f {text.python(venv)}; {text.python(venv)} -V",
-                    f"python3 -m venv --upgrade {text.quote(venv.path)}  # with the Python it was made from",
-                    "Otherwise make the environment again beside the old one, and install its packages into it.",
+                    f"cat {text.quote(posixpath.join(venv.path, 'pyvenv.cfg'))}  # the Python it was made from",
+                    (
+                        "Install that Python again; or make the environment anew beside the old one, with its "
+                        "packages."
+                    ),
                 ),
             )
 
@@ -156,7 +162,7 @@ def venv_none(look: Look) -> Iterator[Hit]:
     "error",
     summary="After activation, `python3` is not the interpreter of the environment.",
     explanation=(
-        "The environment was really activated, and `python3` was asked for its `sys.prefix`. Where that is "
+        "The environment was activated, and `python3` was asked for its `sys.prefix`. Where that is "
         "another folder, each command typed after activation speaks of another environment: the script "
         "names a path from before the folder was moved or copied, or something puts another Python first. "
         "It is a warning where the activation failed and could not be asked."

@@ -11,7 +11,7 @@ from fleetcheck.inventory.nodes import expand
 from fleetcheck.rules import text
 from fleetcheck.rules.rule import FleetLook, Hit, fleet_rule
 
-GUIDE = "https://docs.chef.io/inspec/waivers/"
+GUIDE = "docs/inventory.md"
 
 
 def concerned(look: FleetLook, waiver: Waiver) -> list[str]:
@@ -58,7 +58,7 @@ def waiver_expired(look: FleetLook) -> Iterator[Hit]:
             still = f"the finding is still there on {text.brief(fold(left))}"
             steps: tuple[str, ...] = (
                 f"fleetcheck rules {text.quote(waiver.rule)}  # what it is, and what mends it",
-                "If it is to be accepted for longer, write a new last day under until.",
+                "If it is to be accepted for longer, write a new last day under until in the inventory.",
                 "When it is mended, delete this entry of waivers in the inventory.",
             )
         elif waiver.rule in look.judged and checked.issuperset(expand(waiver.hosts)):
@@ -68,7 +68,7 @@ def waiver_expired(look: FleetLook) -> Iterator[Hit]:
             still = "whether the finding is still there was not looked at"
             steps = (
                 f"fleetcheck audit {text.quote(waiver.hosts)}",
-                "Then delete this entry of waivers, or write a new last day under until.",
+                "Then delete this entry of waivers in the inventory, or write a new last day under until.",
             )
         yield Hit(
             f"{title(waiver)} ended on {waiver.until}; {still}.",
@@ -105,7 +105,10 @@ def waiver_unused(look: FleetLook) -> Iterator[Hit]:
             yield Hit(
                 f"{title(waiver)} accepts nothing: there is no rule of that name.",
                 seen=waiver.rule,
-                remedy=(f"{hint}`fleetcheck rules` lists all.", "Delete this entry, or correct its rule."),
+                remedy=(
+                    f"{hint}`fleetcheck rules` lists all.",
+                    "Delete this entry in the inventory, or correct its rule.",
+                ),
             )
         elif (
             waiver.rule in look.judged

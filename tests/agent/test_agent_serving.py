@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_host import look, this_python
+from agent_host import Host, look, this_python
 from serving_host import LIBRARY, SERVE, environment, root_only, serving
 
 from fleetcheck.agent.evidence import Request
@@ -184,14 +184,20 @@ done
 mount -t proc none "$1/proc"
 cp -r "$2" "$1/opt/real"
 ln -s /opt/real "$1/opt/ml"
-root=$1
-shift 2
-exec chroot "$root" "$@"
+root=$1 how=$3
+shift 3
+if [ "$how" = chroot ]; then exec chroot "$root" "$@"; fi
+mkdir "$root/old"
+cd "$root"
+pivot_root . old
+umount -l old
+exec "$@"
 """
 
 
 @pytest.mark.skipif(root_only() is not None, reason="needs root to make a container")
-def test_a_container_is_read_under_its_own_root(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["chroot", "pivot_root"])
+def test_a_container_is_read_under_its_own_root(tmp_path: Path, how: str) -> None:
     if shutil.which("unshare") is None or shutil.which("python3", path="/usr/bin") is None:
         pytest.skip("needs unshare and /usr/bin/python3")
     if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
@@ -207,13 +213,13 @@ def test_a_container_is_read_under_its_own_root(tmp_path: Path) -> None:
         (site / f"{name}.py").write_text("raise SystemExit('executed')\n")
     (tmp_path / "root").mkdir()
     before = ["unshare", "-m", "--propagation", "private", "/bin/sh", "-c", CONTAINER, "sh"]
-    before += [str(tmp_path / "root"), str(tmp_path / "ml")]
-    env = {"VIRTUAL_ENV": "/opt/ml", "HOME": "/root"}
+    before += [str(tmp_path / "root"), str(tmp_path / "ml"), how]
+    env = {"VIRTUAL_ENV": "/opt/ml", "HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     with serving("/usr/bin/python3", maps=[inside / LIBRARY], before=before, env=env) as process:
         found, facts, parts = seen(process.pid, discover=("running",))
     place = f"/proc/{process.pid}/root/opt/ml"
     (venv,) = [venv for venv in facts.venvs if venv.path == place]
-    assert (found.place, found.named_venv) == ("container", place)
+    assert (found.place, found.venv, found.venv_basis) == ("container", place, "mapped")
     assert (venv.state, venv.origin) == ("ok", "running")
     assert venv.flashinfer is not None
     assert (venv.flashinfer.version, venv.flashinfer.env_error) == ("0.6.2", None)
@@ -222,3 +228,49 @@ def test_a_container_is_read_under_its_own_root(tmp_path: Path) -> None:
     assert {file.name for file in found.files} >= {"jit/env.py", "jit/comm.py"}
     cache = next(item for item in parts["caches"]["items"] if item["pid"] == process.pid)
     assert cache["error"] == "ENOENT"
+
+
+def test_a_stuck_process_is_told_and_its_memory_not_touched(tmp_path: Path) -> None:
+    host = Host(tmp_path / "root")
+    numbers = "1 77 77 0 -1 4194560 5 0 0 0 1 1 0 0 20 0 1 0 500 {size} 900 18446744073709551615"
+    for pid, state, comm, size in (
+        (77, "D", "python3", 4096), (78, "D", "postgres", 4096), (79, "I", "kworker/0:1", 0),
+        (80, "S", "python3", 9),
+    ):  # fmt: skip
+        host.write(f"/proc/{pid}/stat", f"{pid} ({comm}) {state} {numbers.format(size=size)}\n")
+        os.mkfifo(host.at(f"/proc/{pid}/cmdline"))
+    host.at("/proc/80/cmdline").unlink()
+    host.write("/proc/80/cmdline", "/opt/ml/bin/python\0-m\0sglang.launch_server\0--tp=8\0")
+    answer = look(Request(sysroot=str(host.root), discover=("running",)))
+    part = answer.parts["processes"]
+    assert answer.parts["end"]["errors"] == []
+    assert part["unread"] == [{"pid": 77, "user": None, "error": "state D"}]
+    (item,) = part["items"]
+    assert (item["pid"], item["server"], item["flags"]) == (80, "sglang", {"--tp": "8"})
+    assert item["started"] == pytest.approx(1700000000 + 500 / os.sysconf("SC_CLK_TCK"))
+    assert (item["maps_error"], item["env_error"]) == ("ENOENT", "ENOENT")
+    found = host_facts(answer.parts).processes
+    assert found is not None
+    assert (found[0].venv, found[0].venv_basis, found[0].place) == ("/opt/ml", "argv", "unknown")
+    assert "mapped files: ENOENT" in found[0].unseen
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 9, b"\xff\xfe\0", b"x" * 300_000, b"sglang::\0"])
+@pytest.mark.parametrize("name", ["stat", "cmdline", "maps", "environ", "cgroup", "status"])
+def test_broken_entries_are_values(tmp_path: Path, name: str, content: bytes) -> None:
+    host = Host(tmp_path / "root")
+    files = {
+        "stat": b"80 (python3) S 1 1 1 0 -1 0 5 0 0 0 1 1 0 0 20 0 1 0 500 4096 9 1\n",
+        "cmdline": b"/opt/ml/bin/python\0-m\0vllm\0serve\0",
+        "maps": b"7f00-7f01 r--s 0 08:01 55   /opt/ml/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so\n",
+        "environ": b"VIRTUAL_ENV=/opt/ml\0",
+        "cgroup": b"0::/system.slice/docker-0123.scope\n",
+    }
+    for one, text in {**files, name: content}.items():
+        host.write(f"/proc/80/{one}", text)
+    answer = look(Request(sysroot=str(host.root), discover=("running",)))
+    assert answer.parts["end"]["errors"] == []
+    facts = host_facts(answer.parts)
+    assert facts.processes is not None
+    if name not in ("cmdline", "stat"):
+        assert [process.venv for process in facts.processes] == ["/opt/ml"]

@@ -45,9 +45,7 @@ def test_a_host_is_told_over_time(tmp_path: Path, db: Path) -> None:
     assert [one["verdict"] for one in last["spans"]] == ["unreachable"]
     none = call(tmp_path, "history", "gpu3", "--db", db)
     assert (none.returncode, none.stdout) == (2, "")
-    assert (
-        none.stderr == "HOST: the history has no host 'gpu3'; did you mean gpu1, gpu2?\n"
-    )
+    assert none.stderr == "HOST: the history has no host 'gpu3'; did you mean gpu2, gpu1?\n"
 
 
 def test_the_file_is_checked_and_old_runs_forgotten(tmp_path: Path, db: Path) -> None:

@@ -217,3 +217,27 @@ def test_a_run_that_lives_is_not_called_cut(tmp_path: Path) -> None:
     with History.open(path) as history:
         history.begin(nights.run(9, []).run, source="f")
         assert [one.id for one in history.cut()] == ["run-7", "run-8"]
+
+
+def test_runs_side_by_side_are_all_stored(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    children = []
+    for one in range(4):
+        child = os.fork()
+        if child == 0:
+            for number in range(5):
+                with History.open(path) as history:
+                    made = nights.run(number, fleet(f"{one}.{number}"))
+                    info = made.run.model_copy(update={"id": f"{one}-{number}"})
+                    nights.store(history, made.model_copy(update={"run": info}))
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    with History.open(path) as history:
+        history.check()
+        past = Past(history)
+        assert {run.id for run in past.runs(99)} == {f"{one}-{number}" for one in range(4) for number in range(5)}
+        assert {run.state for run in past.runs(99)} == {"done"}
+        assert all(len(past.looks(run.seq)) == 8 for run in past.runs(99))
+        history.begin(nights.run(99, []).run, source="f")
+        assert history.cut() == []

@@ -141,9 +141,14 @@ def test_the_promised_names_are_there(validator: jsonschema.Draft202012Validator
     }  # fmt: skip
 
 
-def test_the_text_is_what_the_encoder_writes() -> None:
+def test_the_text_says_what_the_record_says_a_line_a_host_and_a_finding() -> None:
     for run in (runs.every_kind(), runs.run()):
-        assert document.render(run) == json.dumps(run.to_json(), indent=2) + "\n"
+        text = document.render(run)
+        assert json.dumps(json.loads(text)) == json.dumps(run.to_json())
+        lines = [line.strip().rstrip(",") for line in text.splitlines()]
+        assert [json.dumps(host) for host in run.to_json()["hosts"]] == [
+            line for line in lines if line.startswith('{"name"')
+        ]
 
 
 def test_half_a_surrogate_becomes_the_text_of_its_escape() -> None:

@@ -8,7 +8,7 @@ import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from support import runs
 
-from fleetcheck.facts.records import Venv
+from fleetcheck.facts.records import Fusion, Venv
 from fleetcheck.report import table
 from fleetcheck.report.text import cells
 from fleetcheck.rules.finding import Waived
@@ -21,7 +21,8 @@ def render(run: Run, width: int = 0, *, wide: bool = False, colour: bool = False
 
 def rows(text: str) -> list[list[str]]:
     """Return the cells of the table's rows, header first; the table is the second block."""
-    lines = [line for line in text.split("\n\n")[1].splitlines() if not line.startswith("Without room")]
+    notes = ("Without room", "FUSION with ?")
+    lines = [line for line in text.split("\n\n")[1].splitlines() if not line.startswith(notes)]
     return [re.split(r" {2,}", line) for line in lines]
 
 
@@ -41,8 +42,10 @@ def test_every_host_has_its_row_with_its_verdict(width: int, wide: bool) -> None
     for row in rows(render(run, width, wide=wide))[1:]:
         shown |= dict.fromkeys(named(row), row[-1])
     assert set(shown) == {host.name for host in run.hosts}
+    rules = tuple({finding.rule for finding in run.findings})
     for host in run.hosts:
-        assert shown[host.name].startswith(host.verdict)
+        expected = ("findings", *rules) if host.verdict == "findings" else host.verdict
+        assert shown[host.name].startswith(expected)
 
 
 def test_the_summary_comes_first() -> None:
@@ -68,11 +71,12 @@ def test_the_cells_say_what_is_known() -> None:
     shown = {row[0] + row[3]: row for row in rows(render(runs.every_kind()))[1:]}
     csrc = "/root/ml-env/lib/python3.11/site-packages/flashinfer"
     assert shown["gpu18.lab/root/ml-env"][1:] == [
-        "8× 12.0", "580.95.05", "/root/ml-env", "0.6.2", f"missing {csrc}/csrc", "off", "findings (error)",
+        "8× 12.0", "580.95.05", "/root/ml-env", "0.6.2", f"MOVED, missing {csrc}/csrc", "off",
+        "csrc-missing (error)",
     ]  # fmt: skip
     assert shown["gpu18.lab/opt/other"][-1] == "findings"
-    assert shown["gpu19.lab/root/ml-env"][6] == "unknown (unsafe-patch)"
-    assert shown["gpu20.lab-"][1:] == ["hung", "580.95.05", "-", "-", "-", "-", "findings (error)"]
+    assert shown["gpu19.lab/root/ml-env"][6] == "unsafe-patch (in use: not known)"
+    assert shown["gpu20.lab-"][1:] == ["hung", "580.95.05", "-", "-", "-", "-", "smi-hung (error)"]
     assert shown["gpu21.lab/root/ml-env"][4] == "venv missing"
     assert shown["bad-timeout-"][1:] == ["-", "-", "-", "-", "-", "-", "timeout (why)"]
     assert shown["gpu17.lab/opt/venvs/b"][4:] == [
@@ -108,8 +112,17 @@ def test_the_table_fits_and_paths_keep_their_tail(width: int) -> None:
     assert "Without room here: DRIVER. See --wide." in text or width > 80
 
 
+MOVED = "MOVED /root/ml-env/lib/python3.11/site-packages/flashinfer/csrc"
+
+
 @pytest.mark.parametrize(
-    ("width", "cells"), [(114, "complete …/site-packages/flashinfer/csrc"), (80, "complete …/csrc"), (55, "moved")]
+    ("width", "cells"),
+    [
+        (0, MOVED),
+        (114, "MOVED …/python3.11/site-packages/flashinfer/csrc"),
+        (80, "MOVED …/flashinfer/csrc"),
+        (55, "MOVED"),
+    ],
 )
 def test_whole_sources_in_another_place_never_read_as_all_well(width: int, cells: str) -> None:
     elsewhere = runs.venv(csrc_dir="/root/ml-env/lib/python3.11/site-packages/flashinfer/csrc")
@@ -117,6 +130,67 @@ def test_whole_sources_in_another_place_never_read_as_all_well(width: int, cells
     shown = {row[0]: row for row in rows(text)}
     assert cells in shown["b"]
     assert cells not in shown["a"]
+
+
+@pytest.mark.parametrize("width", [0, 200, 120, 80, 60])
+def test_what_is_in_use_reads_as_not_known_at_every_width(width: int) -> None:
+    patched = runs.venv(fusion=Fusion(verdict="unsafe-patch", effective="unknown"))
+    text = render(runs.run(runs.host("b", venvs=(patched,))), width)
+    cell = next(cell for row in rows(text) for cell in row if cell.startswith("unsafe-patch"))
+    assert cell in ("unsafe-patch (in use: not known)", "unsafe-patch?")
+    assert ("FUSION with ?" in text) == (cell == "unsafe-patch?")
+
+
+def test_the_verdict_names_the_gravest_rule_and_counts_the_others() -> None:
+    found = (
+        runs.finding("a", "first", "warning"), runs.finding("a", "worst", "error"),
+        runs.finding("a", "follows", "error", cause="worst"), runs.finding("a", "note", "info"),
+    )  # fmt: skip
+    run = runs.run(runs.host("a", "findings"), findings=found)
+    assert rows(render(run))[1][-1] == "worst (error) +1"
+    assert rows(render(run, 60))[1][-1] == "findings"
+    assert render(run).endswith(
+        "\nOne host alone: fleetcheck show HOST -i INVENTORY. One rule: fleetcheck rules RULE.\n"
+    )
+
+
+def test_a_run_by_some_rules_says_that_the_others_were_not_applied() -> None:
+    run = runs.run(runs.host("a"))
+    whole = render(run)
+    assert "Judged" not in whole
+    info = run.run.model_copy(update={"select": ("gpu-*",), "ignore": ("gpu-name", "fleet")})
+    text = render(run.model_copy(update={"run": info}))
+    assert text.splitlines()[1] == (
+        "Judged by gpu-* only (--select), without gpu-name, fleet (--ignore); the other rules were not applied, so "
+        'that "ok" speaks of these alone.'
+    )
+
+
+def test_what_was_not_checked_stands_before_the_findings_with_a_next_step() -> None:
+    hosts = (runs.host("a", "findings"), runs.host("b", "unreachable", detail="refused"))
+    blocks = render(runs.run(*hosts, findings=(runs.finding("a"),))).split("\n\n")
+    assert [part.split()[0] for part in blocks[2:]] == ["Not", "ERROR", "One"]
+    assert blocks[2].endswith("  step by step: fleetcheck doctor HOST -i INVENTORY")
+
+
+def test_a_remedy_of_several_groups_stands_once_for_all() -> None:
+    said = [runs.finding(f"gpu{n}", message=f"at {n}", remedy=("do this",)) for n in range(3)]
+    hosts = [runs.host(f"gpu{n}", "findings") for n in range(4)]
+    text = block(render(runs.run(*hosts, findings=tuple(said))), "ERROR")
+    assert text.endswith("\n    at 2\n  remedy for all 3 hosts (on the host)\n    1. do this")
+    other = runs.finding("gpu3", message="at 3", remedy=("Correct csrc_dir in the inventory.",))
+    text = block(render(runs.run(*hosts, findings=(*said, other))), "ERROR")
+    assert "\n  remedy for these 3 hosts (on the host)\n    1. do this\n  gpu3\n" in text
+    assert text.endswith("\n    remedy (here, in the inventory)\n      1. Correct csrc_dir in the inventory.")
+
+
+def test_several_consequences_are_told_each() -> None:
+    found = [runs.finding("a", "follows", "warning", cause="root", message=f"unseen {n}") for n in range(5)]
+    run = runs.run(runs.host("a", "findings"), findings=(runs.finding("a", "root"), *found))
+    text = block(render(run), "ERROR")
+    told = "\n".join(f"    unseen {n}" for n in range(3))
+    assert f"  explains follows (warning) on a\n{told}\n    and 2 more, shown by --wide" in text
+    assert "unseen 4" in render(run, wide=True)
 
 
 def test_a_table_that_cannot_fit_keeps_the_names() -> None:
@@ -151,7 +225,7 @@ def test_findings_fold_hosts_and_give_the_remedy_once() -> None:
     text = render(runs.run(*(runs.host(f"gpu{number}", "findings") for number in range(1, 6)), findings=found))
     assert block(text, "ERROR") == "\n".join([
         "ERROR  csrc-missing  5 hosts", "  gpu[1-5]  /v", "    csrc-missing says so",
-        "    expected  /a", "    seen      b", "    basis     guessed", "    remedy",
+        "    expected  /a", "    seen      b", "    basis     guessed", "    remedy (on the host)",
         "      1. do this", "      2. then",
     ])  # fmt: skip
     assert text.count("do this") == 1
@@ -209,7 +283,9 @@ def test_hosts_not_checked_are_grouped_with_what_was_said() -> None:
     ]
     text = block(render(runs.run(*hosts)), "Not checked")
     assert "  unreachable (refused, stage connect): gpu[1-6]\n    gpu1: refused\n" in text
-    assert text.endswith("    and 3 more messages, shown by --wide")
+    assert text.endswith(
+        "    and 3 more messages, shown by --wide\n  step by step: fleetcheck doctor HOST -i INVENTORY"
+    )
     assert "gpu6: refused" in render(runs.run(*hosts), wide=True)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from fleetcheck.cli import rules as list_command
 from fleetcheck.cli.main import run
 from fleetcheck.rules import catalog
 from fleetcheck.rules.catalog import FAMILIES, RULES
@@ -60,7 +62,7 @@ def test_a_rule_is_whole(slug: str) -> None:
     assert rule.explanation != rule.summary
     assert len(rule.remedy) > 30
     assert rule.references
-    assert all(reference.startswith("https://") for reference in rule.references)
+    assert all(one.startswith("https://") or (ROOT / one).is_file() for one in rule.references)
     for cause in rule.causes:
         explained, _, key = cause.partition("/")
         assert explained in RULES
@@ -104,10 +106,29 @@ def test_a_section_holds_all_of_a_rule(slug: str) -> None:
 
 def test_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rules"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1 : len(RULES) + 1]] == sorted(
-        RULES, key=lambda slug: (FAMILIES.index(RULES[slug].family), slug)
-    )
+    assert listed(capsys) == sorted(RULES, key=lambda slug: (FAMILIES.index(RULES[slug].family), slug))
+
+
+def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the rules of a listing, which must be no wider than a terminal."""
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 100
+    return [line.split()[0] for line in out.splitlines() if re.match("  [a-z]", line)]
+
+
+def test_command_lists_a_family_and_what_matches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rules", "csrc"]) == 0
+    assert listed(capsys) == [slug for slug, rule in RULES.items() if rule.family == "csrc"]
+    assert run(["rules", "gpu-*"]) == 0
+    assert listed(capsys) == [slug for slug in RULES if slug.startswith("gpu-")]
+    assert run(["rules", "waiver-*", "--format", "json"]) == 0
+    assert [one["rule"] for one in json.loads(capsys.readouterr().out)] == ["waiver-expired", "waiver-unused"]
+
+
+def test_command_lists_in_the_width_of_a_narrow_terminal() -> None:
+    text = list_command.listed(list(RULES.values()), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(rule.summary in " ".join(text.split()) for rule in RULES.values())
 
 
 @pytest.mark.parametrize("slug", RULES)

@@ -30,7 +30,12 @@ def by_table(text: str) -> Ends:
     ends: Ends = {}
     for line in text.split("\n\n")[1].splitlines()[1:]:
         cells = re.split(r" {2,}", line)
-        end = next(end for end in (cell.partition(" (")[0] for cell in cells[::-1]) if end in VERDICTS)
+        # Findings are told by their gravest rule, in the last cell.
+        ends_so = (cell.partition(" (")[0] for cell in cells[::-1])
+        named = re.search(r"\((info|warning|error|critical)\)( \+\d+)?$", line) and not line.endswith(
+            "ok (warning)"
+        )
+        end = "findings" if named else next(end for end in ends_so if end in VERDICTS)
         names = unfolded(cells[0].partition(" (")[0])
         ends |= dict.fromkeys(names, "checked" if end in ("ok", "findings") else end)
     return ends

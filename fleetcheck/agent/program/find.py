@@ -7,6 +7,8 @@ import glob
 import os
 from typing import Any, Dict, Iterator, List
 
+from fleetcheck.agent.program.contain import contained, other_root
+from fleetcheck.agent.program.proc import Proc
 from fleetcheck.agent.program.values import Root, problem, read_bytes
 
 SERVING = ("flashinfer", "sglang", "vllm")
@@ -21,6 +23,7 @@ USUAL = (
 PACKAGES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib64/python3*/site-packages")
 DEBIAN_PACKAGES = ("lib/python3/dist-packages", "local/lib/python3*/dist-packages")
 MOST = 256
+CONTAINED_FIND = 2.0
 
 
 def describe(root: Root, path: str, item: str, origin: str) -> Dict[str, Any]:
@@ -138,9 +141,7 @@ def find_running(root: Root) -> "List[Dict[str, Any]]":
     """
     found: List[Dict[str, Any]] = []
     seen: "set[str]" = set()
-    for pid in sorted((name for name in os.listdir(root.at("/proc")) if name.isdigit()), key=int):
-        if int(pid) == os.getpid():
-            continue
+    for pid in map(str, Proc(root).pids()):
         apart = namespace_apart(root, pid)
         for prefix in prefixes(root, root.at("/proc/" + pid)):
             if (prefix if apart is None else apart + prefix) in seen or len(seen) >= MOST:
@@ -170,6 +171,8 @@ def namespace_apart(root: Root, pid: str) -> "str | None":
 
 def same_folder(root: Root, pid: str, prefix: str) -> bool:
     """Whether a process of another mount namespace means the folder that has this path here."""
+    if other_root(root.at("/proc/" + pid)):
+        return False
     try:
         return os.path.samefile(root.at("/proc/" + pid + "/root" + prefix), root.at(prefix))
     except OSError:
@@ -179,12 +182,19 @@ def same_folder(root: Root, pid: str, prefix: str) -> bool:
 def contained_item(root: Root, pid: str, prefix: str, namespace: str) -> "Dict[str, Any] | None":
     """Return the item of an environment of a container, which is read through /proc/PID/root and not executed."""
     place = "/proc/" + pid + "/root" + prefix
-    if not serves(root, place):
+    try:
+        inner = contained(
+            root.at("/proc/" + pid + "/root"),
+            lambda: (serves(Root(""), prefix), os.path.realpath(prefix)), CONTAINED_FIND,
+        )  # fmt: skip
+    except OSError:
+        inner = (serves(root, place), prefix)  # no right to look inside
+    if not inner[0]:
         return None
     return {
         "path": place, "item": "running", "origin": "running", "state": "present", "error": None,
         "kind": "container", "script": None, "python": None, "real": None, "id": None, "pid": int(pid),
-        "inside": prefix, "namespace": namespace,
+        "inside": prefix, "inside_real": inner[1], "namespace": namespace,
     }  # fmt: skip
 
 

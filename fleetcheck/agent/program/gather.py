@@ -14,6 +14,7 @@ import time
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from fleetcheck.agent.program.activate import look
+from fleetcheck.agent.program.blanks import blind, unseen
 from fleetcheck.agent.program.caches import cache_bases, gather_caches
 from fleetcheck.agent.program.container import look_contained
 from fleetcheck.agent.program.deep import DEEP_SECONDS, look_deep, make_scratch, remove_scratch
@@ -155,7 +156,7 @@ class Agent:
             usable = [item for item in self.waiting if item["python"] is not None and item["state"] == "present"]
             self.deep_waiting = usable[:MOST_DEEP]
         keys = ("index", "path", "item", "origin", "state")
-        more = ("namespace", "inside")
+        more = ("namespace", "inside", "inside_real")
         shown = [
             {key: item[key] for key in (*keys, *(key for key in more if key in item))} for item in self.waiting
         ]
@@ -267,24 +268,6 @@ class Agent:
             reap([job.pid for job in self.jobs], 0.2)
             remove_scratch(self.scratch)
         os._exit(3)
-
-
-def unseen(path: str, state: str, why: str) -> Dict[str, Any]:
-    """Return the item of an entry whose very path could not be looked at."""
-    return {
-        "path": path, "item": path, "origin": "listed", "state": state, "error": why, "kind": "plain",
-        "script": None, "python": None, "real": None, "id": None,
-    }  # fmt: skip
-
-
-def blind(item: Dict[str, Any], why: str) -> Dict[str, Any]:
-    """Return the value of an environment whose look did not come back: out of time, or a failure of its own."""
-    late = why == "limit"
-    return {
-        "index": item["index"], "path": item["path"], "real": item["real"], "item": item["item"],
-        "origin": item["origin"], "state": "hung" if late else "broken", "error": "timeout" if late else why,
-        "rc": None, "stderr": "", "cfg": None, "activation": None,
-    }  # fmt: skip
 
 
 def main(request: Dict[str, Any], marker: str, version: str, inside: str, deep: str) -> None:

@@ -6,98 +6,33 @@ Arguments and environment are told by allowlist only. Nothing is traced, stopped
 from __future__ import annotations
 
 import os
-import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from fleetcheck.agent.program.commands import TITLES, flags_of, safe_word, server_of, users
 from fleetcheck.agent.program.contain import contained, other_root
 from fleetcheck.agent.program.disk import disk_view
+from fleetcheck.agent.program.proc import Proc, of_interest, packages_root, read_maps
 from fleetcheck.agent.program.startup import Startup, unit_of
-from fleetcheck.agent.program.system import boot_time
 from fleetcheck.agent.program.values import Root, allowed_env, one_line, problem, read_bytes
 
-MOST_PIDS = 100000
 MOST_SERVING = 64
 MOST_LIBRARIES = 48
-MAPS_LIMIT = 16 << 20
 LARGE_PAGES = 65536
-SCAN_SECONDS = 5.0
 CONTAINED_SECONDS = 2.0
 
 
-def read_maps(path: str) -> "Tuple[Dict[str, str], bool]":
-    """Return the files that a process mapped, by path to inode, and whether that is all of them."""
-    data = read_bytes(path, MAPS_LIMIT + 1)
-    found: "Dict[str, str]" = {}
-    for line in data.split(b"\n"):
-        at = line.find(b"/")
-        if at > 0:
-            name = os.fsdecode(line[at:])
-            if name not in found:
-                found[name] = line[:at].split()[-1].decode("ascii", "replace") if line[:at].split() else ""
-    return found, len(data) <= MAPS_LIMIT
-
-
-def packages_root(path: str) -> "Optional[str]":
-    """Return the folder of packages that a file lies in, and the package's name, as one path."""
-    for name in ("/site-packages/", "/dist-packages/"):
-        at = path.find(name)
-        if at > 0:
-            return path[: at + len(name) - 1]
-    return None
-
-
-def of_interest(path: str) -> bool:
-    """Whether a mapped file tells of FlashInfer: a module of its cache, a prebuilt one, or torch's own library."""
-    return ".so" in path and ("/cached_ops/" in path or "flashinfer" in path or "/libtorch_cuda.so" in path)
-
-
-class Scan:
+class Scan(Proc):
     """One pass over /proc. Everything that cannot be read is counted, never left out silently."""
 
     def __init__(self, root: Root) -> None:
-        self.root = root
-        self.proc = root.at("/proc")
-        self.boot = boot_time(root)
-        self.tick = os.sysconf("SC_CLK_TCK")
+        super().__init__(root)
         self.users = users(root)
-        self.until = time.monotonic() + SCAN_SECONDS
         self.unread: "List[Dict[str, Any]]" = []
         self.files: "Dict[Tuple[str, str], Dict[str, Any]]" = {}
-        self.error: "Optional[str]" = None
-        self.seen = 0
         try:
             self.own_ns: "Optional[str]" = os.readlink(self.proc + "/self/ns/mnt")
         except OSError:
             self.own_ns = None
-
-    def pids(self) -> "Iterator[int]":
-        """Yield the processes, oldest numbers first, but not the agent's own."""
-        names = [name for name in os.listdir(self.proc) if name.isdigit()]
-        for pid in sorted(map(int, names))[:MOST_PIDS]:
-            if time.monotonic() > self.until:
-                self.error = "timeout"
-                return
-            if pid not in (os.getpid(), os.getppid()):
-                self.seen += 1
-                yield pid
-
-    def words(self, pid: int) -> "List[str]":
-        """Return the command line; an empty list for a kernel thread or one that ended meanwhile."""
-        try:
-            data = read_bytes("%s/%d/cmdline" % (self.proc, pid), 1 << 17)
-        except OSError:
-            return []
-        return [os.fsdecode(word) for word in data.rstrip(b"\0").split(b"\0")] if data else []
-
-    def stat(self, pid: int) -> "Tuple[int, Optional[float], str]":
-        """Return the parent, the start as seconds since the epoch, and the state."""
-        try:
-            fields = read_bytes("%s/%d/stat" % (self.proc, pid), 4096).rpartition(b")")[2].split()
-            started = None if self.boot is None else self.boot + int(fields[19]) / self.tick
-            return int(fields[1]), started, fields[0].decode("ascii", "replace")
-        except (OSError, IndexError, ValueError):
-            return 0, None, "?"
 
     def candidate(self, pid: int, words: "List[str]") -> bool:
         """Whether a process may be a Python that serves: by name, by interpreter, or by its size."""
@@ -120,7 +55,7 @@ class Scan:
         maps: "Dict[str, str]" = {}
         maps_error: "Optional[str]" = None
         try:
-            maps, whole = read_maps(place + "/maps")
+            maps, whole = read_maps(place + "/maps", self.top(place))
             maps_error = None if whole else "too large"
         except OSError as error:
             maps_error = problem(error)
@@ -150,6 +85,14 @@ class Scan:
         value["mapped"] = self.mapped(maps)
         value["libraries"] = self.libraries(value, maps, libraries)
         return value
+
+    def top(self, place: str) -> str:
+        """Return the root folder of a process, as far as it is not the whole of its mounts."""
+        try:
+            top = os.readlink(place + "/root").rstrip("/")
+        except OSError:
+            return "/"
+        return "/" if self.root.prefix else top or "/"
 
     def place(self, value: "Dict[str, Any]", place: str) -> None:
         """Tell where a process lives: whether it has the agent's mounts and root folder, and its container."""
@@ -312,6 +255,7 @@ def gather_processes(root: Root) -> "Dict[str, Any]":
                     scan.error = "more than %d" % MOST_SERVING
     except OSError as error:
         scan.error = problem(error)
+    scan.unread += scan.stuck
     scan.launch(items)
     views: "List[Dict[str, Any]]" = []
     for item in items:

@@ -50,11 +50,13 @@ def gather_tools(root: Root, env: "Mapping[str, str]", include: "Optional[str]")
     homes = {}
     which = os.path.dirname(os.path.dirname(nvcc)) if nvcc else None
     named = [env.get("CUDA_HOME"), env.get("CUDA_PATH"), CUDA_DEFAULT]
+    named_nvcc = env.get("FLASHINFER_NVCC") or env.get("PYTORCH_NVCC")
+    if named_nvcc:
+        named.append(os.path.dirname(os.path.dirname(named_nvcc)))
     for home in [*named, *([root.show(which)] if which else [])]:
         if home and home not in homes and home.startswith("/"):
             place = home if root.prefix and root.under(home) else root.at(home)
             homes[root.show(place)] = describe_home(root, place)
-    named_nvcc = env.get("FLASHINFER_NVCC") or env.get("PYTORCH_NVCC")
     compiler = env.get("CXX") or "c++"
     found = find_tool(root, compiler.split()[0] if compiler.split() else "c++", path)
     ninja = find_tool(root, "ninja", path)

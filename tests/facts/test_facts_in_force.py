@@ -1,0 +1,85 @@
+"""What is in force: the gates of both, and the arguments of the process that serves from the environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fleetcheck.facts.in_force import of_venvs, serves_from
+from fleetcheck.facts.records import Framework, FrameworkGate, Fusion, Process, Venv
+
+ENABLE = "--enable-flashinfer-allreduce-fusion"
+ENFORCE = "--enforce-disable-flashinfer-allreduce-fusion"
+
+
+def venv(
+    verdict: Any, name: str = "sglang", admits: tuple[int, ...] = (9, 10, 12), auto: tuple[int, ...] = ()
+) -> Venv:
+    gate = FrameworkGate(kind="call", file="x.py", function="f", majors=admits)
+    caller = Framework(name=name, version="0.5.7", gates=(gate,), admits=admits, auto_enables=auto)
+    return Venv(path="/v", real="/data/v", fusion=Fusion(verdict=verdict, effective="unknown", callers=(caller,)))
+
+
+def process(server: Any = "sglang", venv: str | None = "/v", title: str | None = None, **flags: str) -> Process:
+    return Process(pid=7, server=server, venv=venv, title=title, flags=flags)
+
+
+def state(place: Venv, *processes: Process) -> str:
+    (found,) = of_venvs([place], processes, ("12.0",))
+    assert found.fusion is not None
+    return found.fusion.effective
+
+
+@pytest.mark.parametrize(
+    ("place", "flags", "wanted"),
+    [
+        (venv("supported"), {"--tp": "8", ENABLE: ""}, "on"),
+        (venv("patched"), {"--tp": "8", ENABLE: ""}, "on-unvalidated"),
+        (venv("unsafe-patch"), {"--tp": "8", ENABLE: ""}, "on-unvalidated"),
+        (venv("refused"), {"--tp": "8", ENABLE: ""}, "would-crash"),
+        (venv("supported"), {"--tp": "8"}, "off"),
+        (venv("supported"), {ENABLE: ""}, "off"),
+        (venv("supported"), {"--tp-size": "1", ENABLE: ""}, "off"),
+        (venv("supported", auto=(12,)), {"--tp": "8"}, "unknown"),
+        (venv("supported", auto=(12,)), {"--tp": "8", ENFORCE: ""}, "off"),
+        (venv("supported", admits=(9, 10)), {"--tp": "8", ENABLE: ""}, "off"),
+        (venv("unknown"), {"--tp": "8", ENABLE: ""}, "unknown"),
+    ],
+)
+def test_sglang(place: Venv, flags: dict[str, str], wanted: str) -> None:
+    assert state(place, process(**flags)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [
+        ({"--tensor-parallel-size": "4", "fuse_allreduce_rms": "true"}, "on"),
+        ({"--tensor-parallel-size": "4", "enable_fi_allreduce_fusion": "false"}, "off"),
+        ({"--tensor-parallel-size": "4"}, "unknown"),
+        ({}, "off"),
+    ],
+)
+def test_vllm(flags: dict[str, str], wanted: str) -> None:
+    assert state(venv("supported", "vllm"), process("vllm", **flags)) == wanted
+
+
+def test_a_renamed_child_without_its_launcher_tells_nothing() -> None:
+    assert state(venv("supported"), process(title="sglang::scheduler_TP0")) == "unknown"
+
+
+def test_the_worst_of_several_servers_counts() -> None:
+    on, off = process(**{"--tp": "2", ENABLE: ""}), process()
+    assert state(venv("refused"), off, on) == "would-crash"
+
+
+def test_processes_of_elsewhere_and_none_change_nothing() -> None:
+    assert state(venv("supported"), process(venv="/w", **{"--tp": "8", ENABLE: ""})) == "unknown"
+    assert state(venv("supported"), process("vllm", **{"--tp": "8", ENABLE: ""})) == "unknown"
+    assert of_venvs([venv("supported")], None, ("12.0",)) == (venv("supported"),)
+
+
+def test_an_environment_by_either_of_its_paths() -> None:
+    assert serves_from(process(venv="/data/v/"), venv("supported"))
+    assert serves_from(process(venv="/v"), venv("supported"))
+    assert not serves_from(process(venv=None), venv("supported"))
