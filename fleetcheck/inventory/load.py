@@ -73,10 +73,11 @@ def read(source: str | Path | None, *, stdin: TextIO | None = None, execute: boo
     if isinstance(source, str) and source == "-":
         return _of_texts(STDIN, None, read_stream(stdin, problems), foreign)
     if isinstance(source, str) and (source.startswith("@") or not _is_path(source)):
-        if re.fullmatch(r"[^\s,\[\]@*?.]+", source):
+        named = foreign.named(source)
+        if re.fullmatch(r"[^\s,\[\]@*?.]+", source) and not foreign.problems:
             # A mistyped path would be audited as a host that cannot be found.
             foreign.warnings.append(Problem(ARGUMENT, None, f"no file {shown(source)!r}: taken as a host name"))
-        return _loaded(*foreign.named(source), foreign)
+        return _loaded(*named, foreign)
     path = Path(source)
     if holds_password(str(source)) and not path.exists():
         raise InputError([Problem(ARGUMENT, None, f"{shown(str(source))} holds a password; {NO_SECRETS}")])

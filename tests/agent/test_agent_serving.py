@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +15,11 @@ import pytest
 from agent_host import Host, look, this_python
 from serving_host import LIBRARY, SERVE, environment, root_only, serving
 
+from fleetcheck.agent.bundle import inside_text
 from fleetcheck.agent.evidence import Request
+from fleetcheck.agent.program.container import look_contained
+from fleetcheck.agent.program.system import sha256_of
+from fleetcheck.agent.program.values import Root, dumps
 from fleetcheck.facts.host import host_facts
 from fleetcheck.facts.records import HostFacts, Process
 
@@ -274,3 +281,28 @@ def test_broken_entries_are_values(tmp_path: Path, name: str, content: bytes) ->
     assert facts.processes is not None
     if name not in ("cmdline", "stat"):
         assert [process.venv for process in facts.processes] == ["/opt/ml"]
+
+
+@pytest.mark.skipif(root_only() is not None, reason="needs root to become another user")
+def test_without_the_right_a_container_is_unreadable_and_says_why(tmp_path: Path) -> None:
+    item = {
+        "index": 0, "path": "/proc/1/root/opt/ml", "item": "running", "origin": "running", "pid": os.getpid(),
+        "inside": "/opt/ml",
+    }  # fmt: skip
+    # Loaded before the rights are gone: another user may not read where this Python lies.
+    source = inside_text().encode()
+    assert dumps(csv.QUOTE_ALL) and sha256_of(source)
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:  # a child of its own: it gives up its rights for good
+        try:
+            os.setresuid(65534, 65534, 65534)
+            os.write(tell, look_contained(Root(""), item, source, 10.0).encode())
+        finally:
+            os._exit(0)
+    os.close(tell)
+    with os.fdopen(told, "rb") as pipe:
+        value = json.loads(pipe.read())
+    os.waitpid(pid, 0)
+    assert value["state"] == "unreadable"
+    assert re.search(r"^in a container: .*(EPERM|EACCES)", value["error"])

@@ -223,3 +223,45 @@ def test_a_terminal_that_knows_few_characters_gets_numbers(tmp_path: Path) -> No
     done = call(tmp_path, "replay", evidence, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert "8\\xd7 9.0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["audti"], "fleetcheck: No such command 'audti'. Did you mean audit? See fleetcheck --help.\n"),
+        (["zzzz"], "fleetcheck: No such command 'zzzz'. See fleetcheck --help.\n"),
+        (["show"], "fleetcheck: Missing argument 'HOST'. See fleetcheck show --help.\n"),
+        (["rules", "a", "b"], "fleetcheck: Got unexpected extra argument (b). See fleetcheck rules --help.\n"),
+    ],
+)
+def test_wrong_usage_is_one_line(tmp_path: Path, args: list[str], says: str) -> None:
+    done = call(tmp_path, *args)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
+
+
+def test_a_file_of_the_wrong_kind_names_the_command_that_takes_it(tmp_path: Path) -> None:
+    for name in ("e.jsonl", "e.jsonl.gz"):
+        recording(tmp_path / name, [look("good")])
+        done = call(tmp_path, "report", name)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"fleetcheck replay {name}" in done.stderr
+    document = call(tmp_path, "replay", "e.jsonl", "--format", "json").stdout
+    (tmp_path / "run.json").write_text(document)
+    done = call(tmp_path, "replay", "run.json")
+    assert (done.returncode, done.stderr) == (2, "run.json: is a run, not evidence: fleetcheck report run.json\n")
+
+
+def test_show_without_an_inventory_names_the_stored_runs(tmp_path: Path) -> None:
+    done = call(tmp_path, "show", "gpu01.example")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "fleetcheck show gpu01.example --run latest" in done.stderr
+
+
+def test_a_mistyped_inventory_is_told_before_it_becomes_a_host(tmp_path: Path) -> None:
+    done = call(tmp_path, "hosts", "-i", "nope")
+    assert (done.returncode, done.stderr) == (0, "warning: -i: no file 'nope': taken as a host name\n")
+    for name in ("nope.yaml", "nope.yml", "nope.ini", "nope.json"):
+        assert call(tmp_path, "hosts", "-i", name).returncode == 2
+    for names in ("gpu01,gpu02", "gpu01.example", "gpu[01-02]"):
+        assert call(tmp_path, "hosts", "-i", names).stderr == ""

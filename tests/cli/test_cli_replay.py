@@ -44,6 +44,20 @@ def test_fail_on_overrides_the_recording(tmp_path: Path) -> None:
     assert call(tmp_path, "replay", evidence, "--fail-on", "critical").returncode == 0
 
 
+def test_a_run_by_some_rules_says_so_everywhere(tmp_path: Path) -> None:
+    evidence = recording(tmp_path / "e", [GOOD, SHORT])
+    chosen = ("--select", "csrc,gpu-name", "--ignore", "csrc-missing", "--fail-on", "warning")
+    document = json.loads(call(tmp_path, "replay", evidence, *chosen, "--format", "json").stdout)
+    told = {key: document["run"][key] for key in ("select", "ignore", "fail_on")}
+    assert told == {"select": ["csrc", "gpu-name"], "ignore": ["csrc-missing"], "fail_on": "warning"}
+    table = " ".join(call(tmp_path, "replay", evidence, *chosen).stdout.split())
+    assert "Judged by csrc, gpu-name only (--select), without csrc-missing (--ignore);" in table
+    assert "limited by --select" in call(tmp_path, "replay", evidence, *chosen, "--format", "nagios").stdout
+    assert "**Limited:**" in call(tmp_path, "replay", evidence, *chosen, "--format", "markdown").stdout
+    plain = json.loads(call(tmp_path, "replay", evidence, "--format", "json").stdout)["run"]
+    assert (plain["select"], plain["ignore"], plain["fail_on"]) == ([], [], "error")
+
+
 def test_json_on_stdout_is_the_document_and_nothing_else(tmp_path: Path) -> None:
     evidence = recording(tmp_path / "e.gz", [GOOD, SHORT, DEAD])
     done = call(tmp_path, "replay", evidence, "--format", "json", "--color", "always")

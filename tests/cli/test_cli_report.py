@@ -78,6 +78,17 @@ def test_what_cannot_be_one_is_told(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json", "bad.json"]
 
 
+def test_runs_by_different_rules_do_not_become_one(tmp_path: Path) -> None:
+    for name, chosen in (("a", ()), ("b", ("--select", "gpu"))):
+        evidence = recording(tmp_path / f"{name}.e", [look(name)])
+        (tmp_path / f"{name}.json").write_text(
+            call(tmp_path, "replay", evidence, "--format", "json", *chosen).stdout
+        )
+    done = call(tmp_path, "report", "a.json", "b.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "judged by different rules" in done.stderr
+
+
 def test_reports_import_no_transport(tmp_path: Path) -> None:
     path = document(tmp_path / "run.json", RUN)
     check = (

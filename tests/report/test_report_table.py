@@ -8,7 +8,7 @@ import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from support import runs
 
-from fleetcheck.facts.records import Fusion, Venv
+from fleetcheck.facts.records import Venv
 from fleetcheck.report import table
 from fleetcheck.report.text import cells
 from fleetcheck.rules.finding import Waived
@@ -134,7 +134,7 @@ def test_whole_sources_in_another_place_never_read_as_all_well(width: int, cells
 
 @pytest.mark.parametrize("width", [0, 200, 120, 80, 60])
 def test_what_is_in_use_reads_as_not_known_at_every_width(width: int) -> None:
-    patched = runs.venv(fusion=Fusion(verdict="unsafe-patch", effective="unknown"))
+    patched = runs.venv(verdict="unsafe-patch", effective="unknown")
     text = render(runs.run(runs.host("b", venvs=(patched,))), width)
     cell = next(cell for row in rows(text) for cell in row if cell.startswith("unsafe-patch"))
     assert cell in ("unsafe-patch (in use: not known)", "unsafe-patch?")

@@ -128,9 +128,9 @@ class Streams:
             ready, writable, _ = select.select(readers, writers, [], wait)
             if writable:
                 self._feed()
-            if LIFELINE in ready:
+            if LIFELINE in ready and Lifeline.there:
                 mind_lifeline()
-            took = [fd for fd in ready if fd != LIFELINE]
+            took = [fd for fd in ready if fd != LIFELINE or not Lifeline.there]
             for fd in took:
                 if not self._take(fd):
                     open_fds.discard(fd)
