@@ -127,7 +127,7 @@ class CacheScan:
             "ninja": None, "csrc": [], "includes": [], "cuda_home": None, "gencode": [], "library": None,
             "newest": None,
         }  # fmt: skip
-        if os.path.lexists(folder + "/lock"):  # torch's own lock up to 0.2.5: that it exists is the lock
+        if os.path.lexists(folder + "/lock"):  # the lock of torch up to 0.2.5: that it exists is the lock
             self.lock(folder + "/lock", "file")
         try:
             info = os.lstat(folder + "/" + name + ".so")

@@ -203,12 +203,12 @@ def prefixes(root: Root, process: str) -> "Iterator[str]":
     try:
         words = read_bytes(process + "/cmdline", 4096).split(b"\0")
     except OSError:
-        return  # it ended meanwhile, or is another user's under hidepid
+        return  # it ended meanwhile, or is hidden under hidepid
     paths = [os.fsdecode(word) for word in words[:2]]
     try:
         paths.append(os.readlink(process + "/exe"))
     except OSError:
-        pass  # another user's process: its command line has to do
+        pass  # a process of another user: its command line has to do
     if not any(os.path.basename(path).startswith(("python", "vllm", "sglang")) for path in paths):
         return
     for path in paths:
@@ -217,7 +217,7 @@ def prefixes(root: Root, process: str) -> "Iterator[str]":
     try:
         environ = read_bytes(process + "/environ", 1 << 18).split(b"\0")
     except OSError:
-        return  # another user's process
+        return  # a process of another user
     for word in environ:
         name, _, value = word.partition(b"=")
         if name in (b"VIRTUAL_ENV", b"CONDA_PREFIX") and value.startswith(b"/"):
