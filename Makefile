@@ -24,6 +24,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.made pyproject.toml
+	@echo 'Installing fleetcheck into $(VENV); the first time this takes about a minute.'
 	$(PIP) install --editable .
 	@touch $@
 
@@ -35,6 +36,8 @@ $(VENV)/.developed: $(VENV)/.installed pyproject.toml
 
 demo: $(VENV)/.installed
 	@$(BIN)/fleetcheck demo
+	@echo
+	@echo 'Next: . $(BIN)/activate; fleetcheck rules env-edited; then docs/quickstart.md, section 2.'
 
 fetch: $(VENV)/.developed
 	$(BIN)/python tests/support/fetch.py

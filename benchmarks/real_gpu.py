@@ -157,15 +157,21 @@ def audit(sshd: Sshd, venvs: list[Path], out: Path, name: str, *flags: str) -> d
     command = [sys.executable, "-m", "fleetcheck", "audit", "-i", str(inventory), "--format", "json"]
     command += ["--ssh-config", "none", "--output", f"evidence:{out / (name + '.raw.jsonl')}", *flags]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=HERE, timeout=300)
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1) or not done.stdout:
         raise SystemExit(f"the audit ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     (out / f"{name}.json").write_text(done.stdout)
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
-def made_up(text: str) -> str:
-    """Replace ids of this machine by made-up ones, the same one each time."""
+def made_up(text: str, places: dict[str, str]) -> str:
+    """Replace ids and folders of this machine by made-up ones, the same one each time."""
+    for place, name in places.items():
+        text = text.replace(place, name)
+    text = re.sub(r"/tmp/fleetcheck-sshd-\w+", "/tmp/fleetcheck-sshd", text)
+    text = re.sub(
+        r"\((\w+)@\)", "(builder@)", text
+    )  # who built the driver's module, in /proc/driver/nvidia/version
     seen: dict[str, str] = {}
 
     def uuid(match: re.Match[str]) -> str:
@@ -243,7 +249,8 @@ def main() -> None:
     report["costs"] = {name: {**asdict(cost), "output": cost.output[-200:]} for name, cost in costs.items()}
     for raw in given.out.glob("*.raw.jsonl"):
         packed = given.out / raw.name.replace(".raw.jsonl", ".evidence.jsonl.gz")
-        packed.write_bytes(gzip.compress(made_up(raw.read_text()).encode(), mtime=0))
+        places = {str(base): "/srv/gpu", str(given.wheels.resolve()): "/srv/wheels", str(HERE): "/srv/fleetcheck"}
+        packed.write_bytes(gzip.compress(made_up(raw.read_text(), places).encode(), mtime=0))
         raw.unlink()
     (given.out / "report.json").write_text(json.dumps(report, indent=1, default=str))
     (given.out / "report.md").write_text(table(costs))

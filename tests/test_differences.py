@@ -84,6 +84,12 @@ def test_a_fold_reads_as_a_diff() -> None:
     )
 
 
+def test_hosts_of_which_no_two_are_equal_are_no_groups() -> None:
+    alone = fold([host(f"gpu{number}", gpus=gpus(driver=f"59{number}.1")) for number in range(3)])
+    text = page.render(alone, wide=False, colour=False)
+    assert text == "Fold  all hosts differ: gpu[0-2]; use fleetcheck compare A B\n"
+
+
 def test_a_record_that_one_host_lacks_is_one_line() -> None:
     gone = venv().model_copy(update={"flashinfer": None})
     _, other = fold([host("gpu01"), host("gpu02"), host("gpu03", venvs=(gone,))])

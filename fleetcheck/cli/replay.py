@@ -36,7 +36,7 @@ def command(session: Session, /, path: str, fail_on: str | None, fold: bool, **o
     try:
         recorded = recording.read(path)
     except InputError:
-        if not holds_run(path):
+        if path == "-" or not holds_run(path):
             raise
         hint = f"is a run, not evidence: fleetcheck report {shlex.quote(path)}"
         raise InputError([Problem(path, None, hint)]) from None

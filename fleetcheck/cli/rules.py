@@ -37,7 +37,7 @@ def command(rule: str | None, form: str) -> None:
         chosen: Any = document(one) if one is not None else [document(rule) for rule in some]
         emit(json.dumps(chosen, indent=2, ensure_ascii=False) + "\n")
     elif one is not None:
-        emit(explained(one))
+        emit(explained(one, table_width() or READABLE))
     else:
         emit(listed(some, table_width() or READABLE))
 
@@ -94,20 +94,22 @@ def listed(rules: list[Rule], width: int) -> str:
     return "\n\n".join([*blocks, wrapped(more, min(width, READABLE))]) + "\n"
 
 
-def explained(rule: Rule) -> str:
-    """Return one rule as text: paragraphs wrapped, commands left whole."""
+def explained(rule: Rule, width: int) -> str:
+    """Return one rule as text: paragraphs wrapped to ``width`` columns, commands left whole."""
     from fleetcheck.rules.pages import sample
+
+    width = min(width, READABLE)
 
     parts = [
         f"{rule.slug} ({rule.severity}, {rule.family})",
-        wrapped(rule.summary),
-        wrapped(rule.explanation),
+        wrapped(rule.summary, width),
+        wrapped(rule.explanation, width),
         "\n".join(["Example:", *(f"  {line}" for line in sample(rule.slug))]),
-        wrapped(f"What mends it: {rule.remedy}"),
+        wrapped(f"What mends it: {rule.remedy}", width),
     ]
     if rule.causes:
         names = dict.fromkeys(cause.partition("/")[0] for cause in rule.causes)
-        parts.append(wrapped(f"Explains: {', '.join(names)}"))
+        parts.append(wrapped(f"Explains: {', '.join(names)}", width))
     parts.append("\n".join(["References:", *(f"  {reference}" for reference in rule.references)]))
     return "\n\n".join(parts) + "\n"
 

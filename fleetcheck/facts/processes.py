@@ -73,7 +73,8 @@ def _process(
         shape.name(shape.mapping(one).get("path")) for one in shape.items(item.get("mapped"), 20)
     )
     named, basis = _named(item, launcher, environment)
-    loaded = next((prefix for folder in mapped if (prefix := prefix_of(folder))), None)
+    flashinfer = shape.name(view.get("root"))
+    loaded = _loaded(mapped, named, flashinfer)
     place = _place(item)
     space = shape.name(item.get("namespace_id"), 60)
     if place in ("container", "namespace") and space:
@@ -97,13 +98,27 @@ def _process(
         libraries=_libraries(item),
         flags=_texts(launcher.get("flags")) | _texts(item.get("flags")),
         environment=environment,
-        flashinfer_root=shape.name(view.get("root")),
+        flashinfer_root=flashinfer,
         files=_files(view),
         toolchain=toolchain.resolved(tools, environment, version) if tools else None,
         uses_gpu=shape.flag(item.get("gpu")) is True or bool(gpus),
         gpus=gpus,
         unseen=_unseen(item, view),
     )
+
+
+def _loaded(mapped: Sequence[str], named: str | None, flashinfer: str | None) -> str | None:
+    """Return the environment that a process runs from, as its mapped files tell; None where they do not.
+
+    Several may be mapped, and rightly: a ``.pth`` file lends an environment the torch of another. FlashInfer maps
+    nothing by itself, so where its package lies decides between them, then the environment that was started.
+    """
+    prefixes = [prefix for folder in mapped if (prefix := prefix_of(folder))]
+    of_flashinfer = prefix_of(flashinfer.rpartition("/")[0]) if flashinfer else None
+    for wanted in (of_flashinfer, named):
+        if wanted in prefixes:
+            return wanted
+    return prefixes[0] if prefixes else None
 
 
 def prefix_of(folder: str) -> str | None:

@@ -74,8 +74,8 @@ def read(source: str | Path | None, *, stdin: TextIO | None = None, execute: boo
         return _of_texts(STDIN, None, read_stream(stdin, problems), foreign)
     if isinstance(source, str) and (source.startswith("@") or not _is_path(source)):
         named = foreign.named(source)
-        if re.fullmatch(r"[^\s,\[\]@*?.]+", source) and not foreign.problems:
-            # A mistyped path would be audited as a host that cannot be found.
+        if re.fullmatch(r"[^\s\d,\[\]@*?.]+", source) and not foreign.problems:
+            # A mistyped path would be audited as a host that cannot be found; hosts of a fleet have numbers.
             foreign.warnings.append(Problem(ARGUMENT, None, f"no file {shown(source)!r}: taken as a host name"))
         return _loaded(*named, foreign)
     path = Path(source)

@@ -23,7 +23,7 @@ def render(folds: Sequence[Fold], *, wide: bool, colour: bool) -> str:
     names = folded(first.hosts)
     if not others:
         return f"{paint('Fold', 'title', colour)}  {_count(first)} {_have(first)} the same facts: {names}\n"
-    if len(first.hosts) == 1:
+    if len(first.hosts) == 1 and len(folds) > 2:
         every = folded(name for one in folds for name in one.hosts)
         return f"{paint('Fold', 'title', colour)}  all hosts differ: {every}; use fleetcheck compare A B\n"
     blocks = [

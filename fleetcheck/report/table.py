@@ -18,7 +18,7 @@ from fleetcheck.run import HostResult, Run
 _PLURAL = {"error": "errors", "warning": "warnings"}
 EARLY = ("fleet-suspicious",)
 """Rules whose findings stand before the hosts: they may explain a thousand lines."""
-MORE = "One host alone: fleetcheck show HOST -i INVENTORY. One rule: fleetcheck rules RULE."
+MORE = "One host: fleetcheck show HOST -i INVENTORY; one rule: fleetcheck rules RULE"
 TRY = "step by step: fleetcheck doctor HOST -i INVENTORY"
 LEGEND = "FUSION with ?: whether the server uses it is not known."
 MESSAGES = 3

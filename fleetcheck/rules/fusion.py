@@ -17,7 +17,6 @@ PR = "https://github.com/flashinfer-ai/flashinfer/pull/3903"
 SGLANG_PR = "https://github.com/sgl-project/sglang/pull/32330"
 SGLANG_CRASH = "https://github.com/sgl-project/sglang/issues/15650"
 GATE = "package-modified/gate"
-BUILT = "mv ~/.cache/flashinfer ~/.cache/flashinfer.unsafe  # what was built, of the user who serves"
 
 
 def judged(look: Look, verdict: str) -> Iterator[tuple[Venv, Fusion]]:
@@ -70,7 +69,11 @@ def back_to_release(venv: Venv) -> tuple[str, ...]:
         *((f"grep -n -A 20 'def gen_trtllm_comm_module' {text.quote(path)}",) if path else ()),
         *text.keep_package(found.root if found is not None else None),
         text.reinstall(venv, found),
-        *((f"mv {text.quote(module)} {text.quote(f'{module}.unsafe')}  # its build",) if module else (BUILT,)),
+        *(
+            (f"mv {text.quote(module)} {text.quote(f'{module}.unsafe')}  # its build",)
+            if module
+            else (text.BUILT,)
+        ),
         f"Or move to {FIXED} or newer, with the release of sglang or vLLM that pins it: {text.freeze(venv)}",
         f"Then: {upgrade}  # shows what it changes; without --dry-run it installs",
         text.RESTART,

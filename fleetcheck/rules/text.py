@@ -16,6 +16,7 @@ REBOOT = "sudo systemctl reboot  # ends everything that runs on this host: drain
 APPS = "nvidia-smi --query-compute-apps=pid,process_name --format=csv  # stop these first"
 HOLDERS = "sudo fuser -v /dev/nvidia*  # stop these first"
 """What uses the GPUs, where nvidia-smi may not answer."""
+BUILT = "mv ~/.cache/flashinfer ~/.cache/flashinfer.unsafe  # what was built, of the user who serves"
 ASIDE = "/var/tmp"  # noqa: S108 on the host, for whoever follows the steps; nothing here writes there
 BEFORE = f"{ASIDE}/flashinfer.before"
 """Where an edited package is kept: outside of site-packages, so that nothing imports it."""

@@ -189,7 +189,8 @@ def arch_list_excludes_gpu(look: Look) -> Iterator[Hit]:
 def _built_aside(found: FlashInfer) -> tuple[str, ...]:
     """Return the command that moves the modules away which the other CUDA built."""
     folder = found.constants.get("FLASHINFER_JIT_DIR")
-    return (f"mv {text.quote(folder)} {text.quote(f'{folder}.old')}",) if isinstance(folder, str) else ()
+    moved = f"mv {text.quote(folder)} {text.quote(f'{folder}.old')}" if isinstance(folder, str) else text.BUILT
+    return (moved,)
 
 
 @rule(

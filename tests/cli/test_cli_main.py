@@ -263,5 +263,5 @@ def test_a_mistyped_inventory_is_told_before_it_becomes_a_host(tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, "warning: -i: no file 'nope': taken as a host name\n")
     for name in ("nope.yaml", "nope.yml", "nope.ini", "nope.json"):
         assert call(tmp_path, "hosts", "-i", name).returncode == 2
-    for names in ("gpu01,gpu02", "gpu01.example", "gpu[01-02]"):
+    for names in ("gpu01", "gpu01,gpu02", "gpu01.example", "gpu[01-02]"):
         assert call(tmp_path, "hosts", "-i", names).stderr == ""

@@ -67,6 +67,22 @@ def test_everything_that_is_known_is_shown() -> None:
     assert "Not examined\n  /v: fusion, torch, toolchain\n  gpus: " in text
 
 
+def test_a_switch_of_a_gpu_reads_on_or_off() -> None:
+    device = {"index": 0, "uuid": "GPU-7", "ecc": True, "ecc_pending": False, "mig": False, "mig_pending": True}
+    host = runs.host("a", gpus=runs.gpus(1, devices=(device,)))
+    text = page.render(runs.run(host), width=0, colour=False)
+    head, row = (next(line for line in text.splitlines() if word in line) for word in ("ECC AFTER", "GPU-7"))
+    assert re.split(" {2,}", head.strip())[-4:] == ["ECC", "ECC AFTER RESET", "MIG", "MIG AFTER RESET"]
+    assert re.split(" {2,}", row.strip())[-4:] == ["on", "off", "off", "on"]
+
+
+def test_the_rules_that_a_run_was_limited_to_are_told() -> None:
+    run = runs.run(runs.host("a"))
+    limited = run.model_copy(update={"run": run.run.model_copy(update={"select": ("gpu-*", "csrc")})})
+    assert "judged by  gpu-*, csrc\n" in page.render(limited, width=0, colour=False)
+    assert "judged" not in page.render(run, width=0, colour=False)
+
+
 def test_a_fact_that_is_new_is_shown() -> None:
     class Newer(HostResult):
         weather: tuple[dict[str, str], ...] = ({"sky": "overcast"},)

@@ -150,7 +150,7 @@ def test_the_verdict_names_the_gravest_rule_and_counts_the_others() -> None:
     assert rows(render(run))[1][-1] == "worst (error) +1"
     assert rows(render(run, 60))[1][-1] == "findings"
     assert render(run).endswith(
-        "\nOne host alone: fleetcheck show HOST -i INVENTORY. One rule: fleetcheck rules RULE.\n"
+        "\nOne host: fleetcheck show HOST -i INVENTORY; one rule: fleetcheck rules RULE\n"
     )
 
 
@@ -161,8 +161,8 @@ def test_a_run_by_some_rules_says_that_the_others_were_not_applied() -> None:
     info = run.run.model_copy(update={"select": ("gpu-*",), "ignore": ("gpu-name", "fleet")})
     text = render(run.model_copy(update={"run": info}))
     assert text.splitlines()[1] == (
-        "Judged by gpu-* only (--select), without gpu-name, fleet (--ignore); the other rules were not applied, so "
-        'that "ok" speaks of these alone.'
+        "Judged by gpu-* only (--select), without gpu-name, fleet (--ignore); the other rules were not applied, "
+        'so that "ok" speaks of these alone.'
     )
 
 

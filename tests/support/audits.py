@@ -47,10 +47,11 @@ class Audited:
 
 
 def target(sshd: Sshd, name: str, host: Built) -> Target:
-    """Return the inventory's entry of one built host."""
+    """Return the inventory's entry of one built host, in a group of its own: these hosts are meant to differ."""
     keys = {"user": host.user} if host.user else {}
     venvs = tuple(VenvItem(path=path) for path in host.venvs)
-    return sshd.target(name, sysroot=str(host.tree.root), venvs=venvs, expect=host.expect, **keys)
+    root = str(host.tree.root)
+    return sshd.target(name, sysroot=root, groups=(name,), venvs=venvs, expect=host.expect, **keys)
 
 
 def record(targets: tuple[Target, ...], settings: Settings, evidence: Path) -> Run:
