@@ -3,10 +3,10 @@
     python benchmarks/agent.py [FOLDER…]
 
 FOLDER holds an unpacked FlashInfer wheel (``flashinfer/`` and its ``.dist-info``), further ones what goes beside
-it, such as sglang; without it, the newest one below ``$FLEETCHECK_CACHE``. The host part is measured as the whole
-tree of processes that the script starts, shell and interpreter start-up included, with no environment listed and no
-nvidia-smi; the venv part as what one environment adds to it. Peak memory is that of the agent's largest process, as
-its last part tells.
+it, such as sglang; without it, the newest one below ``$FLEETCHECK_CACHE``. The host part is measured as the
+whole tree of processes that the script starts, shell and interpreter start-up included, with no environment
+listed and no nvidia-smi; the venv part as what one environment adds to it. Peak memory is that of the agent's
+largest process, as its last part tells.
 """
 
 from __future__ import annotations

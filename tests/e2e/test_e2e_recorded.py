@@ -87,3 +87,13 @@ def test_the_process_that_held_the_module_is_attributed() -> None:
     (module,) = [module for cache in found.caches or () for module in cache.modules]
     assert (module.name, module.version, module.arch, module.built) == ("trtllm_comm", "0.6.2", "90a", True)
     assert [(folder.path, folder.exists) for folder in module.csrc] == [(CSRC.format("stock"), True)]
+
+
+def test_two_gpus_are_linked_as_topo_says() -> None:
+    found = host("two")
+    gpus = found.gpus
+    assert (gpus.state, gpus.count, gpus.pci_count, gpus.link, gpus.nvlink) == ("ok", 2, 2, "NV18", True)
+    assert (gpus.links, gpus.p2p) == ({"0-1": "NV18"}, {"0-1": "OK"})
+    assert [device.bus_id for device in gpus.devices] == ["00000000:00:06.0", "00000000:00:07.0"]
+    (process,) = [one for one in found.processes or () if one.libraries]
+    assert process.venv == "/srv/gpu/stock"

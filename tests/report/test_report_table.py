@@ -149,9 +149,7 @@ def test_the_verdict_names_the_gravest_rule_and_counts_the_others() -> None:
     run = runs.run(runs.host("a", "findings"), findings=found)
     assert rows(render(run))[1][-1] == "worst (error) +1"
     assert rows(render(run, 60))[1][-1] == "findings"
-    assert render(run).endswith(
-        "\nOne host: fleetcheck show HOST -i INVENTORY; one rule: fleetcheck rules RULE\n"
-    )
+    assert render(run).endswith("\nOne host: fleetcheck show HOST -i INVENTORY; one rule: fleetcheck rules RULE\n")
 
 
 def test_a_run_by_some_rules_says_that_the_others_were_not_applied() -> None:

@@ -1,0 +1,158 @@
+"""What is known of the packages of an environment: FlashInfer, the frameworks that call it, torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fleetcheck.facts.fact import VOLATILE, Basis, Fact
+
+CsrcState = Literal["complete", "incomplete", "empty", "missing", "unreadable", "unknown"]
+FusionVerdict = Literal["absent", "refused", "supported", "unsafe-patch", "patched", "unreadable", "unknown"]
+FusionEffective = Literal["off", "on", "on-unvalidated", "would-crash", "unknown"]
+Install = Literal["wheel", "editable", "source", "unknown"]
+
+
+class FileFact(Fact):
+    """A file that was looked at. ``record`` says how it stands to the wheel's RECORD."""
+
+    path: str
+    sha256: str | None = None
+    size: int | None = None
+    modified_at: Annotated[float | None, VOLATILE] = None
+    record: Literal["match", "mismatch", "unlisted", "missing", "no-record", "unreadable"] = "no-record"
+
+
+class Distribution(Fact):
+    """One metadata folder of a package: what pip recorded. ``path`` is the folder."""
+
+    name: str
+    version: str
+    path: str | None = None
+    installer: str | None = None
+
+
+class Shadow(Fact):
+    """A package of the same name that a process started otherwise would import instead (``by`` what)."""
+
+    by: Literal["PYTHONPATH", "user-site", "cwd"]
+    path: str
+
+
+class FlashInfer(Fact):
+    """FlashInfer as one environment's interpreter would resolve it.
+
+    ``csrc_dir`` is the value that ``flashinfer.jit.env.FLASHINFER_CSRC_DIR`` would print, ``csrc_real`` its real
+    path. ``constants`` are all the constants of ``jit/env.py`` that could be evaluated. ``modified`` are package
+    files whose content is not what RECORD lists.
+    """
+
+    version: str | None = None
+    root: str | None = None
+    csrc_dir: str | None = None
+    csrc_real: str | None = None
+    csrc_default: str | None = None
+    """``<package root>/data/csrc``, where every release keeps its sources."""
+    csrc_state: CsrcState = "unknown"
+    csrc_missing: tuple[str, ...] = ()
+    """Files under csrc that RECORD lists, or the version needs, and that are absent (bounded)."""
+    csrc_missing_count: int = 0
+    decoy: str | None = None
+    """A hand-made ``<package root>/csrc`` that FlashInfer never reads."""
+    decoy_files: int | None = None
+    basis: Basis = "resolved"
+    constants: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
+    env_record: Literal["match", "mismatch", "unlisted", "missing", "no-record", "unreadable"] = "no-record"
+    env_error: str | None = None
+    """Why ``jit/env.py`` could not be evaluated (syntax error with its line, not there, too large)."""
+    modified: tuple[str, ...] = ()
+    files: tuple[FileFact, ...] = ()
+    install: Install = "unknown"
+    verified: bool | None = None
+    """Whether a RECORD vouches for the files that decide; an editable install has none that does."""
+    recorded_version: str | None = None
+    """The version that pip recorded, where the package's own may differ."""
+    distributions: tuple[Distribution, ...] = ()
+    """Every metadata folder of it that is there; more than one is what a broken upgrade leaves."""
+    shadows: tuple[Shadow, ...] = ()
+    companions: tuple[Distribution, ...] = ()
+    """flashinfer-cubin, flashinfer-jit-cache and the providers of the latter."""
+    prebuilt: tuple[str, ...] = ()
+    """Folders of prebuilt modules that are loaded before anything is compiled from csrc, as ``<dir>/<module>``."""
+    cubins: dict[str, int] | None = None
+    """Cubins of flashinfer-cubin by arch (``{"100": 1412}``); None where they were not counted."""
+    imported_csrc_dir: str | None = None
+    """What the real import says (``--deep``)."""
+    imported_version: str | None = None
+    imported_error: str | None = None
+    """Why the real import failed; None also where none was made."""
+    pcie_ipc: bool | None = None
+    """Whether this release has the all-reduce over PCIe (0.7.0 and newer), which no gate closes."""
+
+
+class FrameworkGate(Fact):
+    """One place where a framework decides on the fusion.
+
+    ``kind``: it calls the fused kernel (``call``), leaves its all-reduce to the next layer (``next-layer``),
+    chooses a backend or raises (``backend``), switches the fusion on unasked (``auto-enable``). ``majors`` are
+    those of 7 to 12 for which it may; None where it cannot be told (``error`` says why).
+    """
+
+    kind: Literal["call", "next-layer", "backend", "auto-enable"]
+    file: str
+    function: str
+    majors: tuple[int, ...] | None = None
+    error: str | None = None
+
+
+class Framework(Fact):
+    """An installed framework that may call FlashInfer's all-reduce, as its files say.
+
+    ``admits`` are the majors for which it can come to a call, ``auto_enables`` those for which it may switch the
+    fusion on unasked; None: not known. ``pins`` are the versions that its wheel requires, by distribution.
+    """
+
+    name: str
+    version: str | None = None
+    gates: tuple[FrameworkGate, ...] = ()
+    admits: tuple[int, ...] | None = None
+    auto_enables: tuple[int, ...] | None = None
+    pins: dict[str, str] = Field(default_factory=dict)
+    modified: tuple[str, ...] = ()
+    """Files that decide on the fusion and are not what RECORD lists."""
+    files: tuple[FileFact, ...] = ()
+    """The same files, with what they are."""
+    verified: bool | None = None
+    pcie_ipc: bool | None = None
+    """Whether it can use FlashInfer's all-reduce over PCIe (sglang 0.5.22 and newer, off by default)."""
+
+
+class Fusion(Fact):
+    """FlashInfer's TRT-LLM all-reduce on this host's GPUs. ``gate`` are the majors it admits, None = no gate.
+
+    ``guards`` counts the preprocessor conditions of ``trtllm_allreduce.cuh`` that leave a kernel empty for
+    compute capability 12.x. ``gate_basis`` tells where the gate was read, or why it was not.
+    """
+
+    verdict: FusionVerdict = "unknown"
+    effective: FusionEffective = "unknown"
+    gate: tuple[int, ...] | None = None
+    gate_state: Literal["read", "no-gate", "absent", "unreadable"] = "unreadable"
+    gate_file: str | None = None
+    gate_error: str | None = None
+    guards: int | None = None
+    gates: dict[str, tuple[int, ...] | None] = Field(default_factory=dict)
+    frameworks: dict[str, str | None] = Field(default_factory=dict)
+    """Installed frameworks that may call it: name to version."""
+    callers: tuple[Framework, ...] = ()
+    """The same frameworks with their own gates."""
+    closed: tuple[str, ...] | None = None
+    """``gen_*`` functions of this FlashInfer whose gate misses a GPU of this host; None where no GPU is known."""
+
+
+class Torch(Fact):
+    """The installed torch, read from its files; torch is never imported."""
+
+    version: str | None = None
+    cuda: str | None = None
