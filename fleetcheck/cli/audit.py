@@ -91,8 +91,9 @@ def watched(
             memory.begin(info)
         progress = progress or Progress(session, show)
         events = audit(
-            targets, policy=policy, settings=settings, info=info, on_evidence=recorders, on_begin=progress.begin
-        )
+            targets, policy=policy, settings=settings, info=info, on_evidence=recorders, on_begin=progress.begin,
+            known=None if memory is None else memory.gpus,
+        )  # fmt: skip
         run = watch(events, progress, outputs)
         if memory is not None:
             memory.end(run)

@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from fleetcheck.facts.records import Gpus
     from fleetcheck.history.diff import Changes
     from fleetcheck.history.past import Entry, Past
     from fleetcheck.history.store import Cut, History
@@ -187,6 +188,15 @@ class Memory:
         fleet = tuple(item for item in run.findings if item.host is None)
         made: Changes | None = self.guarded(lambda: compare(past, base, of_run(run), run.run, fleet))
         return made
+
+    def gpus(self, host: str) -> Gpus | None:
+        """Return the GPUs of a host as they were when it was checked last, None where that is not known."""
+        past, number = self.past, self.number
+        if past is None or number is None:
+            return None
+        look = self.guarded(lambda: past.last_look(host, number, checked=True))
+        found: Gpus | None = None if look is None else self.guarded(lambda: look.load()[0].gpus)
+        return found
 
     def before(self) -> Entry | None:
         """Return the last run that ended before this one began."""

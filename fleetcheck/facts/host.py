@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fleetcheck.facts import caches, gpus, imported, in_force, processes, shape, toolchain
+from fleetcheck.facts import caches, gpus, imported, in_force, lost, processes, shape, toolchain
 from fleetcheck.facts.records import HostFacts, System, Venv
 from fleetcheck.facts.venv import HostView, venv
 
@@ -19,7 +19,7 @@ def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None
     On a host whose GPUs did not answer the fusion is judged by what their PCI ids say, else by
     ``expected_compute_capability`` (``"12.0"``).
     """
-    seen = gpus.gpus(parts)
+    seen = lost.recalled(gpus.gpus(parts), parts.get("known"))
     capabilities = seen.compute_capability or gpus.capabilities(seen.devices)
     if not capabilities and expected_compute_capability:
         capabilities = (expected_compute_capability,) if _is_capability(expected_compute_capability) else ()

@@ -2,9 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from fleetcheck.facts import shape
 from fleetcheck.facts.records import Device, Gpus
 
 FILLED = ("uuid", "serial", "bus_id", "name")
+
+
+def wanted(parts: Mapping[str, Any]) -> bool:
+    """Return whether a GPU may be gone: nvidia-smi said a line that is no row, or PCI lists more functions."""
+    query = shape.mapping(shape.mapping(parts.get("smi")).get("query"))
+    call = shape.mapping(query.get("call"))
+    lines = [
+        line for key in ("stdout", "stderr") for line in str(call.get(key) or "").splitlines() if line.strip()
+    ]
+    rows = sum(line[:1].isdigit() for line in lines)
+    listed = shape.items(shape.mapping(parts.get("pci")).get("functions"), 64)
+    displays = sum(str(shape.mapping(one).get("class")).startswith("0x03") for one in listed)
+    return bool(lines) and (rows < len(lines) or rows < displays)
+
+
+def remembered(gpus: Gpus) -> dict[str, Any]:
+    """Return what is to be known of GPUs later, as the part ``known`` of the evidence."""
+    return {"devices": [device.model_dump(include={"index", *FILLED}) for device in gpus.devices]}
+
+
+def recalled(gpus: Gpus, part: object) -> Gpus:
+    """Return ``gpus`` with what the part ``known`` adds; as they are where it is none."""
+    if not isinstance(part, dict):
+        return gpus
+    try:
+        return with_known(gpus, Gpus.model_validate(part))
+    except ValidationError:
+        return gpus
 
 
 def with_known(gpus: Gpus, before: Gpus) -> Gpus:

@@ -27,6 +27,9 @@ BACKOFF = 0.4
 LAST_PAUSE = 1.0
 """Seconds that lie at least between a host's look and its second chance."""
 STOP_SECONDS = 2.0
+WAKE_SECONDS = 0.5
+"""The longest single wait. A signal may reach another thread, which does not wake the one that waits: Ctrl-C is
+heard when the wait ends."""
 DROPPED = ("closed", "reset")
 HOPELESS = ("not-ssh", "unknown-name", "ssh-config", "incompatible", "protocol", "connection")
 
@@ -184,7 +187,7 @@ class _Drive:
 
     def _next(self, seconds: float | None = None) -> Future[Evidence] | None:
         """Return the next look that ended; None where it is time to submit something instead."""
-        moments = [time.monotonic() + 3600 if seconds is None else time.monotonic() + seconds]
+        moments = [time.monotonic() + (WAKE_SECONDS if seconds is None else seconds)]
         if seconds is None:
             moments += (
                 [self._waiting[0][0]] if self._waiting and len(self.running) < self._settings.workers else []
