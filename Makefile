@@ -43,7 +43,7 @@ fetch: $(VENV)/.developed
 	$(BIN)/python tests/support/fetch.py
 
 test: fetch
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_FLAGS)
 
 test-matrix: $(VENV)/.developed
 	$(BIN)/python tests/support/fetch.py --all
