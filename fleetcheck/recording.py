@@ -10,8 +10,9 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -24,6 +25,7 @@ from fleetcheck.judge import End, Policy, policy_json
 from fleetcheck.run import RunInfo
 
 SCHEMA = "fleetcheck/evidence/1"
+MAX_LINE = 64 << 20
 _evidence: TypeAdapter[Evidence] = TypeAdapter(Evidence)
 _targets: TypeAdapter[tuple[Target, ...]] = TypeAdapter(tuple[Target, ...])
 
@@ -124,6 +126,8 @@ class Recording:
                     self.end.finished, self.end.complete = str(line["finished"]), line["complete"] is True
                     return
                 look = _evidence.validate_python(line["evidence"])
+                if look.host not in targets:
+                    raise _bad(self.path, number, f"evidence of {look.host!r}, which is none of its targets")
                 target = targets[look.host]
             except (KeyError, ValidationError) as error:
                 raise _bad(self.path, number, f"not a line of a recording ({_brief(error)})") from None
@@ -150,8 +154,11 @@ def _lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         with Path(path).open("rb") as raw:
             packed = raw.peek(2)[:2] == b"\x1f\x8b"
-            stream: Iterable[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw
-            for number, text in enumerate(stream, 1):
+            stream: gzip.GzipFile | BufferedReader = gzip.GzipFile(fileobj=raw) if packed else raw
+            # An answer is bounded on the way here; a longer line is no recording, and would fill the memory.
+            for number, text in enumerate(iter(lambda: stream.readline(MAX_LINE), b""), 1):
+                if len(text) == MAX_LINE:
+                    raise _bad(path, number, f"a line of more than {MAX_LINE >> 20} MiB")
                 yield number, _object(path, number, text)
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise _bad(path, None, "the compressed file is cut or damaged") from None

@@ -90,7 +90,8 @@ def unknown_host(path: Path) -> None:
     [
         (cut_gzip, "cut or damaged"),
         (first_line_only, ":2: not a line of a recording"),
-        (unknown_host, ":2: not a line of a recording"),
+        (unknown_host, ":2: evidence of 'gpu99', which is none of its targets"),
+        (lambda path: path.write_bytes(b" " * (65 << 20)), ":1: a line of more than 64 MiB"),
         (lambda path: path.write_bytes(b""), "not a recording of evidence"),
         (lambda path: path.write_bytes(b"\x00\xff" * 9), "not a line of JSON"),
         (lambda path: path.write_bytes(b"[" * 200_000), "not a line of JSON"),

@@ -12,7 +12,7 @@ from fleetcheck.cli.choice import check, choice_options, fold_option, folded, ta
 from fleetcheck.cli.inventory import chosen, hosts_argument, inventory_options
 from fleetcheck.cli.memory import Conduct, Memory, memory_options
 from fleetcheck.cli.options import Output, Session, Show, fail_on_option, show_options
-from fleetcheck.cli.output import Outputs, Progress, prepare, watch
+from fleetcheck.cli.output import Outputs, Progress, prepare, spare, watch
 from fleetcheck.cli.reaching import reach_options, settings
 from fleetcheck.cli.remember import Unwritten, audited
 from fleetcheck.errors import OutputError
@@ -58,6 +58,7 @@ def command(
     show = Show.take(options)
     choice = take(options)
     conduct = Conduct.take(options)
+    spare(show, inventory, conduct.db, conduct.log)
     from fleetcheck.judge import Policy
 
     taken = chosen(inventory, hosts, execute=execute, reached=True)

@@ -202,6 +202,23 @@ class Progress:
             click.echo("\r\x1b[K", nl=False, err=True, color=True)
 
 
+def spare(show: Show, *inputs: str | os.PathLike[str] | None) -> None:
+    """Refuse to write a file over one that the run reads or keeps. Raises InputError before anything is read."""
+    problems = []
+    for output in show.outputs:
+        for taken in inputs:
+            try:
+                same = taken is not None and output.path.samefile(taken)
+            except OSError:
+                same = False  # one of the two is not there
+            if same:
+                problems.append(
+                    Problem("--output", None, f"{output.path} is read or kept by this run; name another")
+                )
+    if problems:
+        raise InputError(problems)
+
+
 def watch(events: Iterator[Event], progress: Progress, outputs: Outputs) -> Run:
     """Read the events to their end and return the run. An interrupt ends the run, not the report.
 

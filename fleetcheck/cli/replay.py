@@ -10,7 +10,7 @@ import click
 
 from fleetcheck.cli.choice import choice_options, fold_option, folded, take
 from fleetcheck.cli.options import Session, Show, fail_on_option, show_options
-from fleetcheck.cli.output import Outputs, Progress, code, prepare, watch
+from fleetcheck.cli.output import Outputs, Progress, code, prepare, spare, watch
 
 
 @click.command()
@@ -33,6 +33,7 @@ def command(session: Session, /, path: str, fail_on: str | None, fold: bool, **o
     from fleetcheck.judge import pipeline
 
     prepare(session)
+    spare(show, path)
     try:
         recorded = recording.read(path)
     except InputError:

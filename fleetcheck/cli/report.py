@@ -9,7 +9,7 @@ import click
 
 from fleetcheck.cli.completion import complete_runs
 from fleetcheck.cli.options import Session, Show, show_options
-from fleetcheck.cli.output import Outputs, code, prepare
+from fleetcheck.cli.output import Outputs, code, prepare, spare
 
 if TYPE_CHECKING:
     from fleetcheck.run import Run
@@ -28,6 +28,7 @@ def command(session: Session, /, runs: tuple[str, ...], **options: Any) -> int:
     """
     show = Show.take(options)
     prepare(session)
+    spare(show, *runs)
     run = merged(runs)
     with Outputs(show) as outputs:
         outputs.replay(run)

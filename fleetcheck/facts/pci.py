@@ -70,6 +70,8 @@ def read_pci(part: object) -> Pci:
         vendor, kind = _hex(function.get("vendor")), _hex(function.get("class"))
         if vendor is not None and vendor != NVIDIA:
             continue
+        if shape.name(function.get("driver")) == "vfio-pci":
+            continue  # handed to a virtual machine on purpose: it is not this host's
         if kind is None:
             unclear = True
         elif kind >> 8 in GPU_CLASSES:

@@ -211,3 +211,22 @@ def test_a_pipe_gets_no_colour_and_nothing_shortened_unless_told(tmp_path: Path)
     assert "Without room" not in done.stdout
     assert "Without room here" in call(tmp_path, "replay", evidence, COLUMNS="60").stdout
     assert "\x1b[32m" in call(tmp_path, "replay", evidence, "--color", "always").stdout
+
+
+def test_no_output_is_written_over_what_the_run_reads(tmp_path: Path) -> None:
+    inventory = tmp_path / "sv.yaml"
+    inventory.write_text("hosts: {gpu01: {}}\n")
+    kept = tmp_path / "kept.db"
+    kept.write_bytes(b"old")
+    before = {path: path.read_bytes() for path in (inventory, kept)}
+    for words in (
+        ("replay", inventory, "--output", f"json:{inventory}"),
+        ("report", inventory, "--output", f"csv:{tmp_path}/./sv.yaml"),
+        ("audit", "-i", inventory, "--output", f"json:{inventory}"),
+        ("audit", "-i", inventory, "--db", kept, "--output", f"json:{kept}"),
+    ):
+        done = call(tmp_path, *words)
+        assert done.returncode == 2
+        assert "is read or kept by this run; name another" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert {path: path.read_bytes() for path in before} == before

@@ -254,3 +254,19 @@ def test_a_bus_that_was_not_read_is_not_empty() -> None:
     assert not read_pci(None).empty
     assert not read_pci({"functions": [], "error": "ENOENT"}).empty
     assert read_pci({"functions": [], "error": None}).empty
+
+
+def test_a_gpu_that_is_handed_to_a_virtual_machine_is_not_this_hosts() -> None:
+    from fleetcheck.facts.pci import read_pci
+
+    function = {"vendor": "0x10de", "device": "0x2bb5", "class": "0x030200"}
+    seen = read_pci(
+        {
+            "functions": [
+                {**function, "bus_id": "0000:05:00.0", "driver": "nvidia"},
+                {**function, "bus_id": "0000:06:00.0", "driver": "vfio-pci"},
+            ],
+            "error": None,
+        }
+    )
+    assert [gpu.bus_id for gpu in seen.gpus or ()] == ["00000000:05:00.0"]

@@ -27,6 +27,7 @@ HEADERS = (
 # 0.3.1 keeps the gates of some modules outside jit/.
 GATED = ("gemm.py", "mla.py", "fp8_quantization.py", "fused_moe/core.py")
 OPTIONAL = (
+    "__init__.py",
     "comm.py",
     "_build_meta.py",
     "jit/comm.py",
@@ -38,7 +39,7 @@ OPTIONAL = (
 )
 WATCHED = ("jit/", "comm/", "data/include/flashinfer/comm/", "data/csrc/trtllm_")
 # Rows of RECORD that are needed; most of the 18,000 of a new release are of vendored headers.
-RECORDED = (*WATCHED, *TEXTS, *GATED, "data/csrc/", "csrc/")
+RECORDED = ("__init__.py", *WATCHED, *TEXTS, *GATED, "data/csrc/", "csrc/")
 MAJORS_BYTES = MAJORS.encode()
 FILE_LIMIT = 16 << 20
 MOST_FILES = 2000
@@ -89,6 +90,22 @@ def cut_functions(text: str) -> str:
         if inside:
             out.append(line)
     return "".join(out)
+
+
+def without_blocks(text: str) -> str:
+    """Return C++ text with its block comments blanked; every line keeps its number."""
+    out: "List[str]" = []
+    at = look = 0
+    while True:
+        begin = text.find("/*", look)
+        end = text.find("*/", begin + 2) if begin >= 0 else -1
+        if end < 0:
+            return "".join(out) + text[at:]
+        if "//" in text[text.rfind("\n", 0, begin) + 1 : begin]:
+            look = begin + 2  # behind // it opens nothing, and what follows is code
+            continue
+        out += [text[at:begin], "\n" * text.count("\n", begin, end)]
+        at = look = end + 2
 
 
 def cut_lines(text: str, word: str) -> str:
@@ -147,7 +164,7 @@ def compare(digest: str, listed: str) -> str:
 
 def _add_text(value: Dict[str, Any], name: str, text: str) -> None:
     if name in HEADERS:
-        value["text"], value["cut"] = cut_lines(text, "__CUDA_ARCH__")[:TEXT_LIMIT], "lines"
+        value["text"], value["cut"] = cut_lines(without_blocks(text), "__CUDA_ARCH__")[:TEXT_LIMIT], "lines"
     elif len(text) <= TEXT_LIMIT:
         value["text"] = text
     else:
@@ -198,7 +215,7 @@ def flashinfer_files(
         if MAJORS_BYTES in data and name.endswith(".py") and len(gates) < MOST_FILES:
             gates.extend(gate_rows(name, data.decode("utf-8", "replace")))
 
-    names = {*TEXTS, *HEADERS, *GATED}
+    names = {"__init__.py", *TEXTS, *HEADERS, *GATED}
     names.update(name for name in record.files if name.startswith(WATCHED) and "__pycache__" not in name)
     errors = []
     for folder in ("jit", "comm", "data/include/flashinfer/comm", "data/csrc"):
@@ -243,7 +260,9 @@ def describe_csrc(root: Root, package: str, folder: str, record: Record) -> Dict
         if problem(error) != "ENOENT" or value["exists"]:
             value["error"] = problem(error)
     value["files"] = len(there)
-    missing = sorted(name for name in listed if name not in there) if value["error"] is None else []
+    # A full disk or a lost write leaves names with nothing behind them: a source that is empty is not there.
+    gone = (name for name, row in listed.items() if name not in there or (row[1] and not there[name]))
+    missing = sorted(gone) if value["error"] is None else []
     differs = sorted(
         name for name, size in there.items() if name in listed and listed[name][1] not in (None, size)
     )
