@@ -53,8 +53,9 @@ class Frame:
                 self.names[name] = _MISSING
             case ast.If():
                 self._branch(node)
-            case ast.Try(body=body, handlers=handlers, finalbody=final):
+            case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=final):
                 self.run(body)
+                self.run(orelse)
                 for handler in handlers:
                     self._forget(handler, but=ARCH)
                 self.run(final)

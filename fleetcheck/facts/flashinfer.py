@@ -113,6 +113,8 @@ def _constants(entry: Mapping[str, Any], file: str | None, world: World) -> flas
         return flashinfer_env.Constants(error="jit/env.py is too large to be read whole")
     if text is None or file is None:
         return flashinfer_env.Constants(error=error or "the text of jit/env.py did not come back")
+    if entry.get("record") == "mismatch" and (reason := flashinfer_env.skipped(text)):
+        return flashinfer_env.Constants(error=reason)
     return flashinfer_env.constants(text, shape.name(entry.get("path")) or file, file, world)
 
 

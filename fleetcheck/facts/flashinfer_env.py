@@ -46,6 +46,32 @@ def constants(text: str, path: str, real: str, world: World) -> Constants:
     return Constants(values, None if CSRC in values else _unread(tree))
 
 
+SKIPPED = frozenset({"exec", "eval", "globals", "locals", "setattr", "vars", "__dict__", "modules", "__import__"})
+
+
+def skipped(text: str) -> str | None:
+    """Return what an edited ``jit/env.py`` does that the evaluator passes over, or None."""
+    tree = parse(text)
+    for node in ast.walk(tree) if isinstance(tree, ast.Module) else ():
+        said: str | None = None
+        match node:
+            case ast.ImportFrom(names=[ast.alias(name="*")]):
+                said = "a star import"
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name in SKIPPED:
+                said = name
+            case ast.Global(names=names) if CSRC in names:
+                said = f"global {CSRC}"
+            case ast.NamedExpr(target=ast.Name(id=name)) if name == CSRC:
+                said = f"{CSRC} := ..."
+            case ast.withitem(optional_vars=ast.Name(id=name) as node) if name == CSRC:
+                said = f"with ... as {CSRC}"
+            case ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name) if name == CSRC:
+                said = f"{name} is no path"
+        if said:
+            return f"line {getattr(node, 'lineno', 0)}: {said} may set {CSRC}"
+    return None
+
+
 def _plain(value: object) -> str | tuple[str, ...] | None:
     if isinstance(value, list) and len(value) <= MAX_PATHS:
         paths = tuple(text for item in value if (text := _path(item)) is not None)

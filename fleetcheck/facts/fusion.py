@@ -13,12 +13,20 @@ from typing import Any
 from fleetcheck.facts import gates, guards, modules, releases, requests, shape
 from fleetcheck.facts.records import Framework, Fusion, FusionEffective, FusionVerdict, Process
 
-_WORST_FIRST: tuple[FusionVerdict, ...] = ("unsafe-patch", "refused", "unknown", "patched", "supported")
+_WORST_FIRST: tuple[FusionVerdict, ...] = (
+    "unsafe-patch",
+    "unreadable",
+    "refused",
+    "unknown",
+    "patched",
+    "supported",
+)
 _ON: Mapping[FusionVerdict, FusionEffective] = {
     "supported": "on",
     "patched": "on-unvalidated",
     "unsafe-patch": "on-unvalidated",
 }
+CONTEXT = "compilation_context.py"
 MODULE_FRAMEWORKS = ("sglang", "vllm")
 
 
@@ -33,21 +41,28 @@ def fusion(
 
     ``callers`` are the frameworks beside it, ``rows`` the lists of majors that the agent cut out of all its files.
     """
-    reading = gates.read(files)
+    reading = gates.read(files, version)
     listed = modules.gates(rows)
     # A function beside the gate may have its list from a helper, which the reading by its own text misses.
     every = listed | {name: gate or listed.get(name) for name, gate in reading.gates.items()}
     header = files.get(guards.HEADER, {})
     text = None if header.get("record") == "missing" else shape.source(header.get("text"))
-    guarded = None if text is None else guards.count(text, capabilities)
-    verdict = _verdict(reading, guarded, version, capabilities)
+    doubt = _header_doubt(header, text)
+    guarded = None if text is None or doubt else guards.count(text, capabilities)
+    error = reading.error
+    if reading.state in ("read", "no-gate"):
+        # What the gate is called on stands there: an edited one may admit anything.
+        context = files.get(CONTEXT, {}).get("record") == "mismatch"
+        error = f"{CONTEXT}, which applies the gate, was edited" if context else None
+    verdict: FusionVerdict = "unreadable" if error else _verdict(reading, guarded, version, capabilities, doubt)
+    error = error or (doubt if verdict == "unreadable" else None)
     return Fusion(
         verdict=verdict,
         effective=effective(verdict, callers, capabilities),
         gate=reading.gate,
         gate_state=reading.state,
         gate_file=reading.file,
-        gate_error=reading.error,
+        gate_error=error,
         guards=guarded,
         gates=every,
         frameworks={caller.name: caller.version for caller in callers},
@@ -56,19 +71,38 @@ def fusion(
     )
 
 
+def _header_doubt(header: Mapping[str, Any], text: str | None) -> str | None:
+    """Return why the guards of the header cannot be told although it is there, or None."""
+    name = guards.HEADER.rpartition("/")[2]
+    error = shape.line(header.get("error"))
+    if text is None:
+        gone = not error or error in ("ENOENT", "ENOTDIR") or header.get("record") == "missing"
+        return None if gone else f"{name}: {error}"
+    doubt = guards.doubt(text) if header.get("record") == "mismatch" else None
+    return f"{name} was edited: {doubt}" if doubt else None
+
+
 def _verdict(
-    reading: gates.Reading, guarded: int | None, version: str | None, capabilities: Sequence[str]
+    reading: gates.Reading,
+    guarded: int | None,
+    version: str | None,
+    capabilities: Sequence[str],
+    doubt: str | None,
 ) -> FusionVerdict:
     if reading.state in ("absent", "unreadable"):
         return "absent" if reading.state == "absent" else "unreadable"
     majors = {int(capability.split(".")[0]) for capability in capabilities}
-    found = {_of_major(reading, guarded, version, major) for major in majors}
+    found = {_of_major(reading, guarded, version, major, doubt) for major in majors}
     return next((verdict for verdict in _WORST_FIRST if verdict in found), "unknown")
 
 
-def _of_major(reading: gates.Reading, guarded: int | None, version: str | None, major: int) -> FusionVerdict:
+def _of_major(
+    reading: gates.Reading, guarded: int | None, version: str | None, major: int, doubt: str | None
+) -> FusionVerdict:
     if reading.gate is not None and major not in reading.gate:
         return "refused"
+    if doubt:
+        return "unreadable"
     if major < 9:
         # Its kernels start at `__CUDA_ARCH__ >= 900`; an ungated release builds them, and nobody tried.
         return "unknown"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from fleetcheck.facts import shape
+from fleetcheck.facts import releases, shape
 from fleetcheck.facts.source import assigned, parse, statements
 
 FUNCTION = "gen_trtllm_comm_module"
@@ -21,6 +21,13 @@ FILES = ("jit/comm.py", "comm/trtllm_ar.py", "comm.py")
 CALL = "get_nvcc_flags_list"
 KEYWORD = "supported_major_versions"
 MAX_GATES = 200
+# Names by which a module can bind one of its functions anew without an assignment that can be seen.
+HIDDEN = frozenset({"globals", "exec", "eval", "setattr", "vars", "locals", "__dict__", "modules"})
+# Below these a call may not run, or what it returns is not used whole.
+HEDGED = (
+    *(ast.IfExp, ast.BoolOp, ast.Lambda, ast.Subscript, ast.Compare),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Await),
+)
 
 Majors = tuple[int, ...]
 State = Literal["read", "no-gate", "absent", "unreadable"]
@@ -46,8 +53,13 @@ class Reading:
     gates: Mapping[str, Majors | None] = field(default_factory=dict)
 
 
-def read(files: Mapping[str, Mapping[str, Any]]) -> Reading:
-    """Read the gate from the files of the package, by their names relative to its root."""
+def read(files: Mapping[str, Mapping[str, Any]], version: str | None = None) -> Reading:
+    """Read the gate from the files of the package, by their names relative to its root.
+
+    Where ``version`` is a release with a gate, or the file is not the one that was installed, the gate is only
+    read from a call that surely runs: what is not found there may stand elsewhere.
+    """
+    gated = releases.stock_gate(version)[1] is not None
     every: dict[str, Majors | None] = {}
     found: Reading | None = None
     for name in FILES:
@@ -59,6 +71,9 @@ def read(files: Mapping[str, Mapping[str, Any]]) -> Reading:
         for function, gate in functions.items():
             if gate.error is None and len(every) < MAX_GATES:
                 every.setdefault(function, gate.majors)
+        edited = record == "mismatch"
+        doubt = _doubt(shape.source(entry.get("text")), gated, edited) if not error and (gated or edited) else None
+        error = error or doubt
         if found is None and error:
             found = Reading("unreadable", None, name, error, record)
         elif found is None and FUNCTION in functions:
@@ -98,6 +113,112 @@ def functions(text: str) -> Mapping[str, Gate] | str:
             found[statement.name] = _gate(statement)
         elif (pair := assigned(statement)) and pair[0] in found:
             found[pair[0]] = Gate(error=f"line {statement.lineno}: {pair[0]} is bound anew")
+    return found
+
+
+@lru_cache(maxsize=256)
+def _doubt(text: str | None, gated: bool, edited: bool) -> str | None:
+    """Return why what the text says of the gate cannot be relied on, or None."""
+    tree = parse(text) if text is not None else "the text did not come back"
+    if isinstance(tree, str):
+        return tree
+    if edited and (hidden := _rebound(tree)):
+        return hidden
+    own = [node for node in statements(tree.body) if isinstance(node, ast.FunctionDef) and node.name == FUNCTION]
+    if own:
+        gate = _gate(own[-1])
+        return gate.error or _not_plain(own[-1])
+    # An edited file of a release that has the function, and now lacks it, has it from somewhere else.
+    return f"{FUNCTION} is not defined there" if gated and edited else None
+
+
+def _rebound(tree: ast.Module) -> str | None:
+    """Return where the module binds the function, or what its gate is called on, in a way that is not followed."""
+    bases = {
+        call.func.value.id
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == CALL
+        and isinstance(call.func.value, ast.Name)
+    }
+    definitions = 0
+    for node in ast.walk(tree):
+        said: str | None = None
+        match node:
+            case ast.ImportFrom(names=[ast.alias(name="*")]):
+                said = "a star import may replace what stands here"
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                taken = any((alias.asname or alias.name) == FUNCTION for alias in names)
+                said = f"{FUNCTION} is imported" if taken else None
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name in HIDDEN:
+                said = f"{name} may replace what stands here"
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) if name in (CALL, FUNCTION, "__code__"):
+                said = f"{name} is bound anew"
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name == FUNCTION or name in bases:
+                said = f"{name} is bound anew"
+            case ast.Global(names=bound) if FUNCTION in bound:
+                said = f"{FUNCTION} is bound anew"
+            case ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) if name == FUNCTION or name in bases:
+                said = f"{name} is no plain function"
+            case ast.FunctionDef(name=name) if name == FUNCTION:
+                definitions += 1
+                if node.decorator_list:
+                    said = f"{FUNCTION} is decorated"
+                elif definitions > 1 or node not in tree.body:
+                    said = f"{FUNCTION} is defined twice, or not at the top"
+        if said:
+            return f"line {getattr(node, 'lineno', 0)}: {said}"
+    return None
+
+
+def _not_plain(function: ast.FunctionDef) -> str | None:
+    """Return why the call that holds the gate may not run, or may not decide; None where it surely does."""
+    where = f"line {function.lineno}: {CALL}({KEYWORD}=...) is not plainly found in {function.name}"
+    flags: str | None = None
+    for node in ast.walk(function):
+        said = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(node, ast.Yield | ast.YieldFrom) or (isinstance(said, str) and "gencode" in said):
+            return where
+    for index, statement in enumerate(function.body):
+        pair = assigned(statement)
+        value = pair[1] if pair else statement.value if isinstance(statement, ast.Return) else None
+        if value is not None and (calls := _open(value)):
+            if len(calls) > 1 or not (calls[0].args or any(k.arg == KEYWORD for k in calls[0].keywords)):
+                return where
+            if pair is None:
+                return None
+            if isinstance(value, ast.Call) and value is not calls[0]:
+                return where
+            flags, rest = pair[0], function.body[index + 1 :]
+            break
+        if any(isinstance(n, ast.Return | ast.Raise | ast.Assert) for n in ast.walk(statement)):
+            return where
+    if flags is None:
+        return where
+    uses = [node for part in rest for node in ast.walk(part) if isinstance(node, ast.Name) and node.id == flags]
+    last = next((part for part in rest if isinstance(part, ast.Return | ast.Raise)), None)
+    used = last.value if isinstance(last, ast.Return) and last.value is not None else None
+    if len(uses) != 1 or used is None or uses[0] not in _reached(used):
+        return f"line {function.lineno}: what {CALL} returns is not plainly what {function.name} builds with"
+    return None
+
+
+def _open(value: ast.expr) -> list[ast.Call]:
+    return [node for node in _reached(value) if isinstance(node, ast.Call) and _called(node.func) == CALL]
+
+
+def _reached(root: ast.expr) -> list[ast.AST]:
+    """Return the nodes that are evaluated in any case and are not handed to a helper within ``root``."""
+    found: list[ast.AST] = []
+    pending: list[ast.AST] = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, HEDGED):
+            continue
+        found.append(node)
+        if node is root or not isinstance(node, ast.Call):
+            pending.extend(ast.iter_child_nodes(node))
     return found
 
 

@@ -18,6 +18,7 @@ HEADER = "data/include/flashinfer/comm/trtllm_allreduce.cuh"
 ADMITTED = (900, 1000, 1030)
 
 _CONDITION = re.compile(r"#\s*(?:el)?if\b(.*)", re.DOTALL)
+_DEFINE = re.compile(r"\s{0,8}(?:\d{1,9}\t)?[ \t]*#[ \t]*(?:define|undef)\b")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _PIECE = re.compile(
     r"\s*(defined\s*\(\s*\w+\s*\)|defined\s+\w+|0[xX][0-9a-fA-F]+[uUlL]*|\d+[uUlL]*|\w+|&&|\|\||[<>=!]=|[<>!()+*/%-])",
@@ -51,6 +52,34 @@ def count(text: str, capabilities: Sequence[str] = ("12.0",)) -> int:
         sorted({int(major) * 100 + int(minor) * 10 for major, minor in _pairs(capabilities) if major == "12"})
     )
     return sum(_excludes(condition, archs or (1200,)) for condition in conditions(text))
+
+
+@lru_cache(maxsize=256)
+def doubt(text: str) -> str | None:
+    """Return why the guards of an edited header cannot be told from its lines, or None.
+
+    Upstream's own header has none of these: a macro that stands for the condition, one that is not understood, or
+    one for 12.x alone, of which another branch may be the kernel.
+    """
+    # By line: what was sent are single lines, between which a comment may end unseen.
+    plain = "\n".join(_COMMENT.sub(" ", line) for line in text.splitlines())
+    defines = False
+    for line in plain.splitlines():
+        defines = defines or _DEFINE.match(line) is not None
+        if defines and "__CUDA_ARCH" in line:
+            return "a macro stands for __CUDA_ARCH__"
+        defines = defines and line.endswith("\\")
+    if re.search(r"__CUDA_ARCH_(?!_\b)\w+", plain):
+        return "a condition names a feature of one generation"
+    for condition in conditions(text):
+        for other in (1, 0):
+            older = [_holds(condition, arch, other) for arch in ADMITTED]
+            newer = [_holds(condition, arch, other) for arch in (1200, 1210)]
+            if None in older or None in newer:
+                return f"the condition '{condition[:80]}' is not understood"
+            if any(newer) and not any(older):
+                return f"the condition '{condition[:80]}' admits 12.x alone"
+    return None
 
 
 def _pairs(capabilities: Sequence[str]) -> list[tuple[str, str]]:

@@ -193,11 +193,15 @@ def csrc_unexpected(look: Look) -> Iterator[Hit]:
 def csrc_decoy(look: Look) -> Iterator[Hit]:
     """Fire where such a folder is there, and is not the one that is read."""
     for venv, found in look.installed():
-        if found.decoy is None or (found.csrc_dir is not None and csrc_matches(venv, found, found.decoy)):
+        read = found.csrc_dir
+        if found.decoy is None or read is None or csrc_matches(venv, found, found.decoy):
             continue
-        read = found.csrc_dir or found.csrc_default
+        # These may set the path too: the folder could be the one that is compiled, and the steps move it away.
+        set_elsewhere = any(name in ("__init__.py", "jit/__init__.py") for name in found.modified)
+        if set_elsewhere or found.env_error is not None or found.env_record in ("missing", "unreadable"):
+            continue
         files = "" if found.decoy_files is None else f" ({text.plural(found.decoy_files, 'file')})"
-        there = text.brief(read, "another folder")
+        there = text.brief(read)
         decoy = text.quote(found.decoy)
         yield Hit(
             f"{text.brief(found.decoy)}{files} was made by hand and is never read: "
@@ -208,10 +212,8 @@ def csrc_decoy(look: Look) -> Iterator[Hit]:
             seen=found.decoy,
             basis=found.basis,
             remedy=(
-                *((f"diff -r {text.quote(read)} {decoy}",) if read else ()),
-                f"Carry over to {text.brief(read, 'data/csrc')} what step 1 shows and you want, then:"
-                if read
-                else "Carry over to data/csrc what you want of it, then:",
+                f"diff -r {text.quote(read)} {decoy}",
+                f"Carry over to {there} what step 1 shows and you want, then:",
                 f"mv {decoy} {text.quote(f'{found.decoy}.unused')}",
             ),
         )

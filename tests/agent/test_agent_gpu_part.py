@@ -249,7 +249,7 @@ def test_no_log_is_a_value_and_a_fifo_blocks_nothing(host: Host) -> None:
 
 
 def ring_opens() -> bool:
-    """Return whether this user may read the kernel's ring; its mode alone does not tell (kernel.dmesg_restrict)."""
+    """Return whether this user may read the kernel's ring; its mode alone does not tell (dmesg_restrict)."""
     try:
         os.close(os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK))
     except OSError:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from fleetcheck.facts.expressions import World
+from fleetcheck.facts.flashinfer import Around, flashinfer
 from fleetcheck.facts.flashinfer_env import CSRC, constants
 from fleetcheck.facts.source import literals, parse
 from fleetcheck.facts.toolchain import arch_folder, toolchain, toolkits
@@ -67,6 +68,36 @@ def test_no_text_harms(text: str) -> None:
     found = constants(text, FILE, FILE, World({"HOME": HOME}))
     assert CSRC not in found.values
     assert found.error
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "from other import *",
+        "exec(other)",
+        "eval(other)",
+        "globals()['FLASHINFER_CSRC_DIR'] = other",
+        "setattr(other, 'FLASHINFER_CSRC_DIR', other)",
+        "vars()['FLASHINFER_CSRC_DIR'] = other",
+        "def f():\n    global FLASHINFER_CSRC_DIR\n    FLASHINFER_CSRC_DIR = 1\nf()",
+        "print(FLASHINFER_CSRC_DIR := '/x')",
+        "with x as FLASHINFER_CSRC_DIR:\n    pass",
+        "class FLASHINFER_CSRC_DIR:\n    pass",
+    ],
+)
+def test_an_edited_file_that_may_set_the_path_unseen(more: str) -> None:
+    text = f"import pathlib\nFLASHINFER_CSRC_DIR = pathlib.Path(__file__).parents[1] / 'data'\n{more}\n"
+    entry = {"name": "jit/env.py", "path": FILE, "text": text, "record": "mismatch"}
+    found = flashinfer({"root": ROOT, "files": [entry]}, Around({}, (), None, {}))
+    assert (found.csrc_dir, found.csrc_state, found.env_record) == (None, "unknown", "mismatch")
+    assert (found.env_error or "").endswith(f"may set {CSRC}")
+    found = flashinfer({"root": ROOT, "files": [{**entry, "record": "match"}]}, Around({}, (), None, {}))
+    assert (found.csrc_dir, found.env_error) == (f"{ROOT}/data", None)
+
+
+def test_the_else_of_a_try_is_run() -> None:
+    text = "try:\n    pass\nexcept OSError:\n    pass\nelse:\n    FLASHINFER_CSRC_DIR = '/b'\n"
+    assert constants(text, FILE, FILE, World({})).values[CSRC] == "/b"
 
 
 def test_a_surrogate_in_a_literal_can_be_written() -> None:

@@ -27,7 +27,9 @@ def module(call: str) -> str:
 @pytest.mark.parametrize("case", GATES, ids=[case["name"] for case in GATES])
 def test_the_gate_by_function_name(case: dict[str, Any]) -> None:
     texts = case.get("files", {"jit/comm.py": module(case.get("call", ""))})
-    reading = gates.read({name: {"text": text, "record": "match"} for name, text in texts.items()})
+    record = case.get("record", "match")
+    files = {name: {"text": text, "record": record} for name, text in texts.items()}
+    reading = gates.read(files, case.get("version"))
     assert reading.state == case["state"]
     assert reading.gate == (tuple(case["gate"]) if case.get("gate") else None)
     assert (reading.error or "").startswith(case.get("error", ""))
@@ -85,6 +87,123 @@ def test_the_verdict(case: dict[str, Any]) -> None:
     assert found.effective == case.get("effective", "unknown")
     assert found.guards == case["guards"]
     assert found.frameworks == {caller.name: caller.version for caller in callers}
+
+
+GATED = "ctx.get_nvcc_flags_list(supported_major_versions=[9, 10, 12])"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#define ALL_ARCHS (__CUDA_ARCH__ < 1200)",
+        "# define X \\\n12\t  __CUDA_ARCH__",
+        "#if MACRO(1, 2) && __CUDA_ARCH__ >= 900",
+        "#if __CUDA_ARCH__ >= 1200",
+        "#if __CUDA_ARCH__ == 1200",
+        "#if __CUDA_ARCH__ == 1210",
+        "#if defined(__CUDA_ARCH_FEAT_SM90_ALL)",
+        "#ifdef __CUDA_ARCH_FEAT_SM120_ALL",
+        "#if __CUDA_ARCH_SPECIFIC__ == 1200",
+    ],
+)
+@pytest.mark.parametrize("gpu", ["12.0", "9.0"])
+def test_an_edited_header_that_is_not_understood(line: str, gpu: str) -> None:
+    header = {"text": f"11\t{line}\n40\t{PLAIN}\n", "record": "mismatch"}
+    files = {"jit/comm.py": {"text": module(GATED), "record": "match"}, guards.HEADER: header}
+    found = fusion(files, "0.6.18", [gpu])
+    assert (found.verdict, found.guards) == ("unreadable", None)
+    assert (found.gate_error or "").startswith("trtllm_allreduce.cuh was edited: ")
+    assert fusion({**files, guards.HEADER: {**header, "record": "match"}}, "0.6.18", [gpu]).guards is not None
+
+
+def test_an_edited_header_that_is_understood_is_counted() -> None:
+    header = {"text": f"40\t{PLAIN}\n60\t// #if __CUDA_ARCH__ >= 1200\n", "record": "mismatch"}
+    files = {"jit/comm.py": {"text": module(GATED), "record": "mismatch"}, guards.HEADER: header}
+    assert (fusion(files, "0.6.2", ["12.0"]).verdict, fusion(files, "0.6.2", ["12.0"]).guards) == ("patched", 0)
+
+
+def test_a_header_that_cannot_be_read() -> None:
+    files: dict[str, dict[str, Any]] = {"jit/comm.py": {"text": module(GATED), "record": "match"}}
+    files[guards.HEADER] = {"text": None, "error": "EACCES", "record": "unreadable"}
+    found = fusion(files, "0.6.18", ["12.0"])
+    assert (found.verdict, found.guards) == ("unreadable", None)
+    assert found.gate_error == "trtllm_allreduce.cuh: EACCES"
+    files[guards.HEADER] = {"text": None, "error": "ENOENT", "record": "no-record"}
+    assert fusion(files, "0.6.18", ["12.0"]).verdict == "unknown"
+
+
+def test_an_edited_compilation_context_decides_what_is_admitted() -> None:
+    files: dict[str, dict[str, Any]] = {"jit/comm.py": {"text": module(GATED), "record": "match"}}
+    files["compilation_context.py"] = {"text": "", "record": "mismatch"}
+    found = fusion(files, "0.6.18", ["9.0"])
+    assert found.verdict == "unreadable"
+    assert found.gate_error == "compilation_context.py, which applies the gate, was edited"
+    files["compilation_context.py"]["record"] = "match"
+    assert fusion(files, "0.6.18", ["9.0"]).verdict == "supported"
+
+
+BODY = "def gen_trtllm_comm_module():\n    "
+
+
+@pytest.mark.parametrize("record", ["match", "mismatch"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return helper()",
+        "return gen_jit_spec('c', ['-O3'])",
+        "get = ctx.get_nvcc_flags_list\n    return spec(get(supported_major_versions=[9, 10]))",
+        "return spec(getattr(ctx, 'get_nvcc_flags_list')(supported_major_versions=[9]))",
+        "return spec(partial(ctx.get_nvcc_flags_list, supported_major_versions=[9])())",
+        "return spec(ctx.get_nvcc_flags_list())",
+        f"if False:\n        flags = {GATED}\n    return spec(['-O3'])",
+        f"if old:\n        return spec(['-O3'])\n    return spec({GATED})",
+        f"return spec(['-O3'])\n    return spec({GATED})",
+        f"raise RuntimeError\n    return spec({GATED})",
+        f"flags = {GATED}\n    raise RuntimeError\n    return spec(flags)",
+        f"flags = {GATED}\n    flags = ['-O3']\n    return spec(flags)",
+        f"flags = {GATED}\n    return spec(['-O3'])",
+        f"flags = drop({GATED})\n    return spec(flags)",
+        f"flags = {GATED}\n    return spec(drop(flags))",
+        f"flags = {GATED}\n    return spec(flags + ['-gencode=arch=compute_90a,code=sm_90a'])",
+        f"return spec({GATED} if old else ['-O3'])",
+        f"return spec(lambda: {GATED})",
+        f"yield {GATED}",
+    ],
+)
+def test_a_gate_that_is_not_plainly_found(body: str, record: str) -> None:
+    files = {"jit/comm.py": {"text": f"{BODY}{body}\n", "record": record}}
+    reading = gates.read(files, "0.6.18")
+    assert (reading.state, reading.gate, bool(reading.error)) == ("unreadable", None, True)
+    assert fusion(files, "0.6.18", ["9.0"]).verdict == "unreadable"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "from other import *",
+        "globals()['gen_trtllm_comm_module'] = other",
+        "exec(other)",
+        "import sys\nsetattr(sys.modules[__name__], 'gen_trtllm_comm_module', other)",
+        "del gen_trtllm_comm_module",
+        "from other import gen_trtllm_comm_module",
+        "import other as gen_trtllm_comm_module",
+        "gen_trtllm_comm_module, x = other, 1",
+        "for gen_trtllm_comm_module in others:\n    pass",
+        "class gen_trtllm_comm_module:\n    pass",
+        "async def gen_trtllm_comm_module():\n    pass",
+        "def gen_trtllm_comm_module():\n    return other()",
+        "if x:\n    def gen_trtllm_comm_module():\n        return other()",
+        "gen_trtllm_comm_module = other",
+        "ctx = Other()",
+        "ctx.get_nvcc_flags_list = other",
+    ],
+)
+def test_a_function_bound_anew_in_an_edited_file(more: str) -> None:
+    for text in (f"{module(GATED)}{more}\n", f"{more}\n{module(GATED)}"):
+        found = fusion({"jit/comm.py": {"text": text, "record": "mismatch"}}, "0.6.18", ["9.0"])
+        assert (found.verdict, bool(found.gate_error)) == ("unreadable", True)
+    decorated = {"jit/comm.py": {"text": f"@other\n{module(GATED)}", "record": "mismatch"}}
+    assert gates.read(decorated, "0.6.18").state == "unreadable"
 
 
 @pytest.mark.parametrize(
