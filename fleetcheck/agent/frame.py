@@ -1,7 +1,7 @@
 """Finds the agent's parts in whatever a host answered: untrusted input, taken in linear time and bounded memory.
 
 A frame is ``MARKER name length check``, a line feed, ``length`` bytes of ASCII JSON, a line feed. ``check`` is
-the CRC-32 (zlib) of the payload in hex, or ``cksum:`` and POSIX's CRC in decimal where a shell gathered.
+the CRC-32 (zlib) of name and payload in hex, or ``cksum:`` and POSIX's CRC in decimal where a shell gathered.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Collector:
             self._note(f"{name}: not a part that is known")
         elif name in self.parts:
             self._note(f"{name}: came again")
-        elif not closed or not _checks(payload, check):
+        elif not closed or not _checks(name, payload, check):
             self._note(f"{name}: damaged")
         else:
             try:
@@ -147,10 +147,11 @@ class Collector:
         return False
 
 
-def _checks(payload: bytes, check: str) -> bool:
+def _checks(name: str, payload: bytes, check: str) -> bool:
     if check.startswith("cksum:"):
         return len(payload) <= CKSUM_BYTES and posix_cksum(payload) == int(check[6:])
-    return zlib.crc32(payload) == int(check, 16)
+    # Over the name too: bytes lost between two headers would give one part the payload of another.
+    return zlib.crc32(payload, zlib.crc32(name.encode())) == int(check, 16)
 
 
 def _numbered(name: str, value: dict[str, Any]) -> dict[str, Any]:

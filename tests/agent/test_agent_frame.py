@@ -26,7 +26,8 @@ def numbered(name: str, value: Any) -> Any:
 
 def frame(name: str, value: Any, *, marker: str = MARKER) -> bytes:
     payload = value if isinstance(value, bytes) else json.dumps(numbered(name, value)).encode()
-    return f"\n{marker} {name} {len(payload)} {zlib.crc32(payload):08x}\n".encode() + payload + b"\n"
+    check = zlib.crc32(payload, zlib.crc32(name.encode()))
+    return f"\n{marker} {name} {len(payload)} {check:08x}\n".encode() + payload + b"\n"
 
 
 def collect(data: bytes, cuts: list[int] | None = None, max_bytes: int = 1 << 20) -> Collector:

@@ -290,7 +290,10 @@ def part(channel: paramiko.Channel, name: str) -> None:
 
     payload = b'{"version": "0"}'
     channel.sendall(
-        found[0] + b" %s %d %08x\n" % (name.encode(), len(payload), zlib.crc32(payload)) + payload + b"\n"
+        found[0]
+        + b" %s %d %08x\n" % (name.encode(), len(payload), zlib.crc32(payload, zlib.crc32(name.encode())))
+        + payload
+        + b"\n"
     )
 
 

@@ -59,7 +59,8 @@ class Agent:
     def frame(self, name: str, payload: bytes) -> None:
         """Write one part; drop it, with a line in ``end``, where the answer would become too large."""
         payload = payload.replace(self.marker, b"(marker)")
-        head = b"%s %s %d %08x\n" % (self.marker, name.encode(), len(payload), binascii.crc32(payload))
+        check = binascii.crc32(payload, binascii.crc32(name.encode()))
+        head = b"%s %s %d %08x\n" % (self.marker, name.encode(), len(payload), check)
         if name != "end":
             if len(head) + len(payload) + 2 > self.room:
                 self.errors.append(
