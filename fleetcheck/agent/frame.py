@@ -167,12 +167,15 @@ def parse(payload: bytes) -> dict[str, Any]:
 
     Halves of surrogate pairs become U+FFFD, so that every text can be written as UTF-8.
     """
-    if payload.count(b"[") + payload.count(b"{") > MOST_CONTAINERS or payload.count(b",") > MOST_VALUES:
+    containers = payload.count(b"[") + payload.count(b"{")
+    if containers > MOST_CONTAINERS or payload.count(b",") > MOST_VALUES:
         raise ValueError("too many values")
     value = json.loads(payload.decode("ascii"), parse_constant=_refuse, parse_float=_finite)
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004  one error for all that is not a part
     surrogates = rb"\u" in payload and re.search(rb"\\u[dD][89a-fA-F]", payload) is not None
+    if containers <= DEEPEST and not surrogates:
+        return value  # so few cannot nest too deeply
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
         container, depth = waiting.pop()
@@ -181,7 +184,7 @@ def parse(payload: bytes) -> dict[str, Any]:
         if surrogates:
             _mend(container)
         inner = container.values() if isinstance(container, dict) else container
-        waiting.extend((item, depth + 1) for item in inner if isinstance(item, (dict, list)))
+        waiting += [(item, depth + 1) for item in inner if isinstance(item, (dict, list))]
     return value
 
 

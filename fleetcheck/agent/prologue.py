@@ -7,6 +7,7 @@ no here-document, which shells write to a file. Standard input stays open as fd 
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 
 from fleetcheck.agent.evidence import Request
@@ -22,8 +23,6 @@ def quoted(text: str) -> str:
 
 def prologue(agent: str, request: Request, marker: str, version: str, pythons: tuple[str, ...]) -> str:
     """Return the script for ``/bin/sh`` that runs ``agent``."""
-    shell = (files("fleetcheck.agent") / "prologue.sh").read_text(encoding="utf-8")
-    kept = [line for line in shell.splitlines() if not line.lstrip().startswith("#")]
     values = {
         "agent": agent,
         "marker": marker,
@@ -34,4 +33,11 @@ def prologue(agent: str, request: Request, marker: str, version: str, pythons: t
         "smi_limit": str(max(1, int(request.smi_limit))),
     }
     settings = "".join(f"fleetcheck_{name}={quoted(value)}\n" for name, value in values.items())
-    return "\n".join([*kept, settings + "fleetcheck_main; exit $?", ""])
+    return f"{shell_text()}\n{settings}fleetcheck_main; exit $?\n"
+
+
+@cache
+def shell_text() -> str:
+    """Return the functions of the script, without comments."""
+    shell = (files("fleetcheck.agent") / "prologue.sh").read_text(encoding="utf-8")
+    return "\n".join(line for line in shell.splitlines() if not line.lstrip().startswith("#"))

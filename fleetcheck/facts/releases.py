@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from packaging.specifiers import SpecifierSet
 
 from fleetcheck.facts.toolchain import parsed
@@ -22,6 +24,7 @@ CSRC_FILES: tuple[tuple[str, tuple[str, ...]], ...] = (
 SGLANG_AUTO_ENABLES = SpecifierSet(">=0.5.5,<0.5.8", prereleases=True)
 
 
+@lru_cache(maxsize=256)
 def stock_gate(version: str | None) -> tuple[bool, tuple[int, ...] | None]:
     """Return whether the release is known, and the majors that its unedited gate admits (None: all)."""
     release = parsed(version)
@@ -31,6 +34,7 @@ def stock_gate(version: str | None) -> tuple[bool, tuple[int, ...] | None]:
     return False, None
 
 
+@lru_cache(maxsize=256)
 def csrc_files(version: str | None) -> tuple[str, ...]:
     """Return the files without which a release's csrc is incomplete; none where the release is not known."""
     release = parsed(version)

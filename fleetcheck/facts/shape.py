@@ -26,8 +26,9 @@ def text(value: object, limit: int = TEXT_LIMIT) -> str | None:
     """Return a text of at most ``limit`` characters that can be encoded, or None. An empty text is a text."""
     if not isinstance(value, str):
         return None
+    cut = value[:limit]
     # A lone surrogate is valid in JSON and in Python, and cannot be written in UTF-8.
-    return value[:limit].encode("utf-8", "replace").decode("utf-8")
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode("utf-8")
 
 
 def name(value: object, limit: int = TEXT_LIMIT) -> str | None:

@@ -18,6 +18,7 @@ from paramiko.packet import Packetizer
 
 from fleetcheck.agent.frame import Collector, TooLarge
 from fleetcheck.remote.auth import KeyRing, OneKeyAtATime, UserRoute
+from fleetcheck.remote.bare import Connection, config
 from fleetcheck.remote.failures import LookError, Place, ended_early, handshake_failed, plain, too_large
 from fleetcheck.remote.settings import Limits
 from fleetcheck.remote.trust import KnownHostPolicy
@@ -84,6 +85,12 @@ class FleetTransport(paramiko.Transport):
         m.get_int()
         self.farewell = plain(m.get_string())
 
+    def _parse_debug(self, m: paramiko.Message) -> None:
+        """Drop what sshd tells of itself while a key is tried: Paramiko escapes it byte by byte for its log."""
+
+    def _log(self, *_: object) -> None:
+        """Log nothing: the log has no reader, and each connection would fill in forty lines of it."""
+
 
 def _transport(wire: Wire, policy: KnownHostPolicy) -> FleetTransport:
     transport = FleetTransport(wire)
@@ -96,12 +103,6 @@ def _transport(wire: Wire, policy: KnownHostPolicy) -> FleetTransport:
     ciphers = tuple(options.ciphers)
     options.ciphers = tuple(sorted(ciphers, key=lambda name: "gcm" not in name))
     return transport
-
-
-def _config() -> fabric.Config:
-    # One a connection: Connection writes into the Config that it is given, and threads that share one break each
-    # other. Lazy, with an empty ssh config: nothing of the user's Fabric or ssh files is read here.
-    return fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig())
 
 
 @contextlib.contextmanager
@@ -119,12 +120,12 @@ def connected(
         return transport
 
     slack = limits.host + limits.banner + limits.auth + limits.channel
-    connection = fabric.Connection(
+    connection = Connection(
         place.host,
         user=route.user,
         port=place.port,
         gateway=False,
-        config=_config(),
+        config=config(),
         connect_kwargs={
             "sock": wire,
             "banner_timeout": slack,

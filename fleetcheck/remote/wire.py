@@ -19,6 +19,8 @@ SLICE = 0.1
 """Seconds after which a wait looks whether its attempt was ended."""
 STAGGER = 0.25
 """Seconds after which the next address is tried beside the first (RFC 8305)."""
+AHEAD = 32 << 10
+"""Bytes that are read at once, where Paramiko asks for fewer."""
 PREFACE = 32 << 10
 """Bytes that a peer may send before its SSH banner."""
 
@@ -50,6 +52,7 @@ class Wire:
         self.spoke_ssh = False
         self.error: OSError | None = None
         self.bytes_sent = 0
+        self._ahead = b""
         self._closed = False  # Transport.stop_thread of Paramiko reads this of every socket
         self._inner, self._on_banner, self._cut = inner, on_banner, cut
 
@@ -57,16 +60,13 @@ class Wire:
         """Return bytes of the peer; none where the wire was taken away or the peer is no SSH server."""
         if self._closed:
             return b""
-        try:
-            data = self._inner.recv(size)
-        except TimeoutError:
-            if self._closed:
-                return b""
-            raise
-        except OSError as error:
-            self.error = self.error or error
-            raise
-        return data if self.spoke_ssh else self._listen(data)
+        if not self._ahead:
+            data = self._receive(size)
+            if not self.spoke_ssh:
+                return self._listen(data)
+            self._ahead = data
+        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        return data
 
     def send(self, data: bytes) -> int:
         """Send some of ``data`` and return how much."""
@@ -97,6 +97,18 @@ class Wire:
         self.close()
         with contextlib.suppress(OSError, EOFError):
             self._inner.close()
+
+    def _receive(self, size: int) -> bytes:
+        try:
+            # Paramiko asks for each packet twice, for its length and for the rest of it.
+            return self._inner.recv(max(size, AHEAD) if self.spoke_ssh else size)
+        except TimeoutError:
+            if self._closed:
+                return b""
+            raise
+        except OSError as error:
+            self.error = self.error or error
+            raise
 
     def _listen(self, data: bytes) -> bytes:
         heard = self.said + data
