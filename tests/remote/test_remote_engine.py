@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,32 +15,15 @@ from typing import Any
 import pytest
 from support import faults
 from support.faults import FaultySsh, Listener
+from support.limits import AMPLE
 from support.sshd import NEEDS_SSHD, SSHD, Sshd, free_port, make_key, wait_until
 
 from fleetcheck.inventory.model import Target
 from fleetcheck.remote import engine
 from fleetcheck.remote.reach import Reach
-from fleetcheck.remote.settings import Limits, Settings
+from fleetcheck.remote.settings import Settings
 
-pytestmark = pytest.mark.skipif(SSHD is None, reason=NEEDS_SSHD)
-
-AMPLE = Limits(connect=60, banner=60, auth=60, channel=60, host=120)
-"""Where no limit is to pass: the machine may be busy."""
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    assert wait_until(lambda: set(threading.enumerate()) <= before), threading.enumerate()
-    captured = capfd.readouterr()
-    assert (captured.out, captured.err) == ("", "")
-
-
-@pytest.fixture(scope="module")
-def sshd() -> Iterator[Sshd]:
-    with Sshd() as daemon:
-        yield daemon
+pytestmark = [pytest.mark.skipif(SSHD is None, reason=NEEDS_SSHD), pytest.mark.usefixtures("nothing_left")]
 
 
 def settings(**changes: Any) -> Settings:

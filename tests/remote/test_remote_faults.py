@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,29 +13,17 @@ import paramiko
 import pytest
 from support import faults
 from support.faults import FaultySsh, Listener
-from support.sshd import NEEDS_SSHD, SSHD, Sshd, free_port, make_key, wait_until
+from support.limits import AMPLE, LONG
+from support.sshd import NEEDS_SSHD, SSHD, Sshd, free_port, make_key
 
 from fleetcheck.agent.evidence import Evidence
 from fleetcheck.inventory.model import Target
 from fleetcheck.remote.reach import Reach
 from fleetcheck.remote.settings import Limits, Settings
 
-pytestmark = pytest.mark.skipif(SSHD is None, reason=NEEDS_SSHD)
+pytestmark = [pytest.mark.skipif(SSHD is None, reason=NEEDS_SSHD), pytest.mark.usefixtures("nothing_left")]
 
-LONG = 60.0
-AMPLE = Limits(connect=LONG, banner=LONG, auth=LONG, channel=LONG, host=2 * LONG)
-"""Where no limit is to pass: the machine may be busy."""
 HOST_LIMITED = 3.0
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    """No thread of ours outlives a look, and nothing is printed."""
-    before = set(threading.enumerate())
-    yield
-    assert wait_until(lambda: set(threading.enumerate()) <= before), threading.enumerate()
-    captured = capfd.readouterr()
-    assert (captured.out, captured.err) == ("", "")
 
 
 @pytest.fixture(scope="module")

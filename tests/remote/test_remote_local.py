@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.limits import AMPLE
 from support.sshd import descendants, wait_until
 
 from fleetcheck.agent.evidence import Evidence
 from fleetcheck.inventory.model import Target
 from fleetcheck.remote import engine
 from fleetcheck.remote.reach import Reach
-from fleetcheck.remote.settings import Limits, Settings
+from fleetcheck.remote.settings import Settings
 
 HERE = Target(name="here", connection="local", venvs=())
-AMPLE = Limits(connect=60, banner=60, auth=60, channel=60, host=120)
 
 
 @pytest.fixture(autouse=True)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.faults import Listener
+from support.limits import AMPLE
 from support.sshd import NEEDS_SSHD, SSHD, Sshd, make_key, wait_until
 
 from fleetcheck.agent.evidence import Evidence
 from fleetcheck.inventory.model import Target
 from fleetcheck.remote.reach import Reach
-from fleetcheck.remote.settings import Limits, Settings
+from fleetcheck.remote.settings import Settings
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason=NEEDS_SSHD)
 
-AMPLE = Limits(connect=60, banner=60, auth=60, channel=60, host=120)
 KEXINIT, NEWKEYS = 20, 21
 ECDH_INIT = 30
 OUTPUT = 400_000_000
@@ -64,12 +64,6 @@ def plain_packets(heard: bytes) -> tuple[list[int], bytes]:
         kinds.append(rest[5])
         rest = rest[4 + length :]
     return kinds, rest
-
-
-@pytest.fixture(scope="module")
-def sshd() -> Iterator[Sshd]:
-    with Sshd() as daemon:
-        yield daemon
 
 
 @pytest.mark.parametrize("accept_new", [False, True])
