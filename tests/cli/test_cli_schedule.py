@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.crontab import borrowed, listed
 from support.program import call
-
-NEEDS_CRONTAB = "needs a crontab program (package cron)"
 
 
 @pytest.fixture
@@ -24,19 +23,8 @@ def inventory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def crontab() -> Iterator[None]:
-    """Keep the crontab of whoever runs the tests, and give it back."""
-    if shutil.which("crontab") is None:
-        pytest.skip(NEEDS_CRONTAB)
-    before = subprocess.run(["crontab", "-l"], capture_output=True, text=True, check=False)
-    yield
-    if before.returncode == 0:
-        subprocess.run(["crontab", "-"], input=before.stdout, text=True, check=True)
-    else:
-        subprocess.run(["crontab", "-r"], capture_output=True, check=False)
-
-
-def listed() -> str:
-    return subprocess.run(["crontab", "-l"], capture_output=True, text=True, check=False).stdout
+    with borrowed():
+        yield
 
 
 def test_the_line_has_absolute_paths_and_what_audit_was_given(tmp_path: Path, inventory: Path) -> None:

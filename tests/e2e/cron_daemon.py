@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.crontab import borrowed
 from support.loopback import LoopbackFleet
 from support.program import call
 from support.sshd import NEEDS_SSHD, SSHD, wait_until
@@ -23,17 +24,15 @@ TICKS = 150.0
 
 @pytest.fixture
 def daemon() -> Iterator[None]:
-    """Run a cron daemon, unless one runs already, and give the crontab back as it was."""
+    """Run a cron daemon, unless one runs already."""
     program = shutil.which("cron", path="/usr/sbin:/usr/bin")
     if program is None or os.geteuid() != 0:
         pytest.skip(NEEDS_CRON)
-    before = subprocess.run(["crontab", "-l"], capture_output=True, text=True, check=False)
     process = subprocess.Popen([program, "-f"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        yield
+        with borrowed():
+            yield
     finally:
-        restore = ["crontab", "-"] if before.returncode == 0 else ["crontab", "-r"]
-        subprocess.run(restore, input=before.stdout, text=True, capture_output=True, check=False)
         if process.poll() is None:
             os.kill(process.pid, signal.SIGTERM)
         process.wait()
