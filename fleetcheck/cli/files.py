@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -62,14 +62,15 @@ class Draft:
         except (OSError, UnicodeDecodeError):
             return ""
 
-    def write(self, text: str) -> None:
-        """Write the whole text and put it in place."""
+    def write(self, pieces: Iterable[str]) -> None:
+        """Write the whole text, given piece by piece, and put it in place."""
         with self._told():
             if self._draft is None:
-                self._real.write_text(text, encoding="utf-8")
+                with self._real.open("w", encoding="utf-8") as stream:
+                    stream.writelines(pieces)
                 return
             with self._draft.open("w", encoding="utf-8") as stream:
-                stream.write(text)
+                stream.writelines(pieces)
                 stream.flush()
                 os.fsync(stream.fileno())
             self._draft.replace(self._real)

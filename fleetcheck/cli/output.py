@@ -7,7 +7,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO, cast
 
@@ -16,7 +16,7 @@ import click
 from fleetcheck.cli.files import Draft
 from fleetcheck.cli.options import Output, Session, Show, coloured
 from fleetcheck.errors import FleetcheckError, InputError, OutputError, Problem
-from fleetcheck.report.formats import CARRIES, STREAMED, View, render
+from fleetcheck.report.formats import CARRIES, STREAMED, View, pieces
 
 if TYPE_CHECKING:
     from fleetcheck.inventory.model import Target
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from fleetcheck.run import Event, Run
 
 
-def emit(text: str) -> None:
+def emit(text: str | Iterable[str]) -> None:
     """Write to standard output. A reader that left is no error; a full disk or no stream is an OutputError."""
+    pieces = (text,) if isinstance(text, str) else text
     if sys.stdout is None:
-        if text:
+        if any(pieces):
             raise OutputError("standard output is closed")
         return
     try:
-        sys.stdout.write(text)
+        sys.stdout.writelines(pieces)
         sys.stdout.flush()
     except BrokenPipeError:
         silence()
@@ -125,14 +126,14 @@ class Outputs:
         if not show.quiet and show.format not in STREAMED:
             with self._noted():
                 colour = coloured(show.colour, is_terminal(sys.stdout))
-                emit(render(run, show.format, View(show.wide, table_width(), colour, show.columns)))
+                emit(pieces(run, show.format, View(show.wide, table_width(), colour, show.columns)))
         for name, draft in self._drafts:
             with self._noted():
                 carries = name in CARRIES
                 # Numbers of an interrupted run would tell of hosts that nobody looked at; old ones age visibly.
                 if not carries or run.run.complete or not draft.replaces:
                     earlier = draft.earlier() if carries else ""
-                    draft.write(render(run, name, View(show.wide, columns=show.columns, earlier=earlier)))
+                    draft.write(pieces(run, name, View(show.wide, columns=show.columns, earlier=earlier)))
         if self.failures:
             raise OutputError("\n".join(self.failures))
 

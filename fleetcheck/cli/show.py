@@ -77,7 +77,7 @@ def command(
     if form == "json":
         from fleetcheck.report import json
 
-        emit(json.render(run))
+        emit(json.pieces(run))
     else:
         from fleetcheck.report import host as page
 

@@ -5,7 +5,7 @@ A format is one module with ``render(run: Run) -> str``; the table and the forma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -29,6 +29,9 @@ STREAMED = frozenset({"jsonl"})
 CARRIES = frozenset({"prometheus"})
 """Formats whose file outlives a run: the next is handed what it held, and an interrupted run leaves it alone."""
 
+PIECES = frozenset({"json"})
+"""Formats whose module also has ``pieces(run: Run) -> Iterator[str]``."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -46,12 +49,17 @@ class View:
 
 def render(run: Run, name: str, view: View = View()) -> str:
     """Return the run in one of :data:`FORMATS`, as text with a line end."""
+    return "".join(pieces(run, name, view))
+
+
+def pieces(run: Run, name: str, view: View = View()) -> Iterator[str]:
+    """Yield the text of :func:`render` piece by piece, where the format can be made so."""
     module = import_module(MODULES[name])
-    text: str
     if name == "table":
-        text = module.render(run, wide=view.wide, width=view.width, colour=view.colour, columns=view.columns)
+        yield module.render(run, wide=view.wide, width=view.width, colour=view.colour, columns=view.columns)
     elif name in CARRIES:
-        text = module.render(run, view.earlier)
+        yield module.render(run, view.earlier)
+    elif name in PIECES:
+        yield from module.pieces(run)
     else:
-        text = module.render(run)
-    return text
+        yield module.render(run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,20 +14,24 @@ from fleetcheck.run import Run
 
 def render(run: Run) -> str:
     """Return the document with a line end: a host is one line, and so is a finding."""
-    # Member by member: the plain values of 5,000 hosts at once keep the garbage collector busier than the encoder.
+    return "".join(pieces(run))
+
+
+def pieces(run: Run) -> Iterator[str]:
+    """Yield the document host by host: as one text a thousand hosts are 16 MB, and as much again to be written."""
     # Indented hosts would be easier on the eye and cost ten times as much: json's fast encoder knows no indent.
-    members = []
-    for name, field in type(run).model_fields.items():
+    for number, (name, field) in enumerate(type(run).model_fields.items()):
         value = getattr(run, name)
-        if isinstance(value, tuple):
-            items = ",\n    ".join(_dump(plain(item)) for item in value)
-            text = f"[\n    {items}\n  ]" if value else "[]"
+        yield f'{"," if number else "{"}\n  "{field.alias or name}": '
+        if isinstance(value, tuple) and value:
+            for position, item in enumerate(value):
+                yield ("," if position else "[") + "\n    " + _dump(plain(item))
+            yield "\n  ]"
         elif isinstance(value, BaseModel):
-            text = _dump(plain(value), indent=2).replace("\n", "\n  ")
+            yield _dump(plain(value), indent=2).replace("\n", "\n  ")
         else:
-            text = _dump(value)
-        members.append(f'\n  "{field.alias or name}": {text}')
-    return f"{{{','.join(members)}\n}}\n"
+            yield _dump(value)
+    yield "\n}\n"
 
 
 def compact(document: Any) -> str:

@@ -149,6 +149,7 @@ def audit(fleet: LoopbackFleet, count: int, faulty: int, *, seconds: float) -> A
         command = [
             str(Path(sys.executable).with_name("fleetcheck")), "audit", "-i", str(inventory),
             "--ssh-config", str(fleet.config), "--format", "jsonl", *limits,
+            "--output", f"json:{fleet.folder}/run.json",
         ]  # fmt: skip
         start = time.perf_counter()
         report, complaints, memory, cpu = _run(command, fleet, seconds)
@@ -158,8 +159,10 @@ def audit(fleet: LoopbackFleet, count: int, faulty: int, *, seconds: float) -> A
     hosts = {line["name"]: line for line in lines if line["type"] == "host"}
     if lines[-1]["type"] != "summary" or not lines[-1]["complete"]:
         wrong.append(f"the last line is {report.splitlines()[-1][:200]}")
-    if len(hosts) != count:
-        wrong.append(f"{len(hosts)} hosts in the report, not {count}")
+    whole = json.loads((fleet.folder / "run.json").read_text())
+    for where, number in (("report", len(hosts)), ("document", len(whole["hosts"]))):
+        if number != count:
+            wrong.append(f"{number} hosts in the {where}, not {count}")
     for name, host in hosts.items():
         expected = known[chosen[name]].expected if name in chosen else ("checked", None, None)
         seen = (host["outcome"], host["stage"], host["detail"])
