@@ -22,6 +22,7 @@ MODULES: Mapping[str, str] = {
     "junit": "fleetcheck.report.junit",
     "prometheus": "fleetcheck.report.prometheus",
     "nagios": "fleetcheck.report.nagios",
+    "html": "fleetcheck.report.html",
 }
 FORMATS = tuple(MODULES)
 STREAMED = frozenset({"jsonl"})

@@ -16,7 +16,7 @@ from fleetcheck.facts.records import Venv
 from fleetcheck.report.findings import groups, lines, sentence, waived
 from fleetcheck.report.rows import in_words
 from fleetcheck.report.text import clean, paint, value
-from fleetcheck.rules.finding import Finding, rank
+from fleetcheck.rules.finding import SEVERITIES, Finding
 from fleetcheck.run import HostResult, Run
 
 ITEMS = 200
@@ -24,10 +24,11 @@ ITEMS = 200
 _TEXT = 2000
 _DEEP = 20
 """Columns of indent from which on what is nested is told on one line."""
-_OF_THE_LOOK = ("address", "groups", "outcome", "stage", "detail", "message", "verdict", "attempts", "seconds")
-_SAID = {"ecc": "ecc", "ecc_pending": "ecc after reset", "mig": "mig", "mig_pending": "mig after reset"}
+OF_THE_LOOK = ("address", "groups", "outcome", "stage", "detail", "message", "verdict", "attempts", "seconds")
+"""Members of a host that tell of the look itself; the page shows the same parts under the same names."""
+SAID = {"ecc": "ecc", "ecc_pending": "ecc after reset", "mig": "mig", "mig_pending": "mig after reset"}
 """Switches of a GPU: "pending: yes" would read as an alarm."""
-_SECTIONS = {
+SECTIONS = {
     "system": "System",
     "gpus": "GPUs",
     "toolkits": "CUDA toolkits",
@@ -49,15 +50,15 @@ def _host(host: HostResult, run: Run, width: int, colour: bool) -> Sequence[str]
     blocks += [list(lines(group, width, wide=True, colour=colour)) for group in groups(findings)]
     accepted = list(waived(findings, width))
     blocks += [[paint("Waived", "title", colour), *accepted]] if accepted else []
-    look = {name: getattr(host, name) for name in _OF_THE_LOOK}
+    look = {name: getattr(host, name) for name in OF_THE_LOOK}
     about = {"run": run.run.id, "started": run.run.started, "inventory": run.run.inventory}
     about |= {"judged by": ", ".join(run.run.select), "judged without": ", ".join(run.run.ignore)}
     blocks.append([paint("Look", "title", colour), *_pairs({**look, **about}, "  ")])
-    others = [name for name in type(host).model_fields if name not in (*_OF_THE_LOOK, *_SECTIONS, "name")]
-    for name in (*_SECTIONS, *others):
+    others = [name for name in type(host).model_fields if name not in (*OF_THE_LOOK, *SECTIONS, "name")]
+    for name in (*SECTIONS, *others):
         body = list(_section(getattr(host, name)))
         if body:
-            blocks.append([paint(_SECTIONS.get(name, _label(name)), "title", colour), *body])
+            blocks.append([paint(SECTIONS.get(name, _label(name)), "title", colour), *body])
     missing = list(unexamined(host))
     if missing:
         blocks.append([paint("Not examined", "title", colour), *(f"  {line}" for line in missing)])
@@ -81,11 +82,12 @@ def summary(host: HostResult, findings: Sequence[Finding]) -> str:
 
 
 def _standing(host: HostResult, findings: Sequence[Finding]) -> str:
-    live = sorted((finding for finding in findings if not finding.waived), key=lambda item: -rank(item.severity))
+    live = [finding for finding in findings if not finding.waived]
     if not live:
         return "is ok" if host.verdict == "ok" else "has findings"
     number = "one finding" if len(live) == 1 else f"{len(live)} findings, the worst"
-    told = f"{number} {clean(live[0].rule)} ({live[0].severity})"
+    root = groups(live)[0]  # what is named is what is to be mended first, not what follows from it
+    told = f"{number} {clean(root.rule)} ({SEVERITIES[root.worst]})"
     return f"is ok with {told}" if host.verdict == "ok" else f"has {told}"
 
 
@@ -131,14 +133,14 @@ def _section(thing: Any) -> Iterator[str]:
 def _items(thing: Any) -> dict[str, Any]:
     """Return the members of a record by their labels, of a mapping by its own keys."""
     if isinstance(thing, BaseModel):
-        return {_SAID.get(name, _label(name).lower()): _worded(thing, name) for name in type(thing).model_fields}
+        return {SAID.get(name, _label(name).lower()): _worded(thing, name) for name in type(thing).model_fields}
     return {clean(str(key), 200): item for key, item in list(thing.items())[:ITEMS]}
 
 
 def _worded(thing: BaseModel, name: str) -> Any:
     """Return a member of a record; a switch that has a label of its own reads on or off."""
     seen = getattr(thing, name)
-    return {True: "on", False: "off"}[seen] if name in _SAID and isinstance(seen, bool) else seen
+    return {True: "on", False: "off"}[seen] if name in SAID and isinstance(seen, bool) else seen
 
 
 def _nested(thing: Any) -> bool:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from html.parser import HTMLParser
 from typing import Any
 
 import jsonschema
@@ -146,7 +147,54 @@ def by_nagios(text: str) -> Ends:
     return ends
 
 
+class Page(HTMLParser):
+    """A page as it is parsed: every element with its attributes, the texts of some, the rows of the matrix."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.rows: list[list[str]] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs)
+        self.elements.append((tag, dict(attrs)))
+        self._open.append(tag)
+        self.texts.setdefault(tag, []).append("")
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._open:
+            del self._open[len(self._open) - 1 - self._open[::-1].index(tag) :]
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.texts[self._open[-1]][-1] += data
+        if self.rows and "table" in self._open:
+            self.rows[-1][-1:] = [f"{cell}{data}" for cell in self.rows[-1][-1:]]
+
+    def named(self, tag: str, **attributes: str) -> list[dict[str, str | None]]:
+        """Return the attributes of each element of a kind that has these."""
+        return [found for name, found in self.elements if name == tag and attributes.items() <= found.items()]
+
+
+def by_html(text: str) -> Ends:
+    ends: Ends = {}
+    for name, verdict, *_ in Page(text).rows[1:]:
+        assert name not in ends
+        mark, _, said = verdict.strip().partition(" ")
+        unseen = {"not": "checked ", "left": "alone "}.get(mark)
+        ends[name.strip()] = said.removeprefix(unseen).split(" ")[0] if unseen else "checked"
+    return ends
+
+
 READERS: dict[str, Callable[[str], Ends]] = {
     "table": by_table, "json": by_json, "jsonl": by_jsonl, "csv": by_csv, "markdown": by_markdown,
-    "junit": by_junit, "prometheus": by_prometheus, "nagios": by_nagios,
+    "junit": by_junit, "prometheus": by_prometheus, "nagios": by_nagios, "html": by_html,
 }  # fmt: skip
