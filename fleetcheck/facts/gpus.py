@@ -9,12 +9,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleetcheck.facts import health, kernel_log, nvidia_smi, products, shape, smi_lists, topology
-from fleetcheck.facts.nvidia_smi import Listing, Message, Row
+from fleetcheck.facts import health, kernel_log, nvidia_smi, products, shape, smi_forms, smi_lists, topology
+from fleetcheck.facts.nvidia_smi import Listing
 from fleetcheck.facts.pci import DEAD, Driver, Pci, PciGpu, read_driver, read_iommu, read_pci, surroundings
 from fleetcheck.facts.records import Device, DeviceState, Gpus, GpuState
+from fleetcheck.facts.smi_messages import Message
+from fleetcheck.facts.smi_rows import Row
 
 MAX_DIAGNOSTICS = 20
+MAX_LOST = 64
+UNTOLD = "PCI counts one more; nvidia-smi gave no bus ids that would tell which"
 
 
 def gpus(parts: Mapping[str, Any]) -> Gpus:
@@ -28,16 +32,16 @@ def gpus(parts: Mapping[str, Any]) -> Gpus:
     # The PCI of a WSL guest holds no NVIDIA function, with a GPU and without (microsoft/WSL#9938).
     pci = Pci() if place == "wsl" else read_pci(parts.get("pci"))
     devices = smi_lists.with_slices(_devices(listing, pci), smi.get("mig"))
-    listed = devices[: len(listing.rows)]
+    listed = devices[: len(listing.listed)]
     mismatch = listing.first("nvml-version")
     links = topology.links(smi.get("topology"))
-    loaded = driver.version or _one(row.value("driver_version") for row in listing.rows)
+    told = _one(row.value("driver_version") for row in listing.rows)
     return Gpus(
         state=_state(listing, pci, driver, devices),
         count=_count(listing, pci),
         compute_capability=capabilities(listed),
         names=shape.unique(device.name for device in listed),
-        driver=loaded,
+        driver=driver.version or told or listing.shown_driver,
         driver_userspace=(mismatch.value if mismatch else None) or listing.version,
         kernel_module=driver.module,
         link=topology.worst(links),
@@ -61,28 +65,62 @@ def _one(values: Any) -> str | None:
 
 
 def _devices(listing: Listing, pci: Pci) -> tuple[Device, ...]:
-    bad = [message for message in listing.messages if message.kind == "bad-device"]
     by_bus = {gpu.bus_id: gpu for gpu in pci.gpus or () if gpu.bus_id}
-    devices = [_listed(row, listing, by_bus.get(row.bus_id or "")) for row in listing.rows]
+    devices = [_listed(row, listing, by_bus.get(row.bus_id or "")) for row in listing.listed]
+    bad = [message for message in listing.messages if message.kind == "bad-device"]
+    lost = [message for message in bad if not any(_same(message, device) for device in devices)][:MAX_LOST]
     rows = {device.bus_id for device in devices}
     unlisted = [gpu for gpu in pci.gpus or () if gpu.bus_id not in rows]
     # A guest or a container may number the bus otherwise: only as many are missing as PCI counts more.
     spare = max(0, len(pci.gpus or ()) - len(devices))
-    lost = [message for message in bad if not any(_same(message, device) for device in devices)]
-    named: dict[str | None, Message] = {message.bus_id: message for message in reversed(lost) if message.bus_id}
-    unplaced = [message for message in lost if not message.bus_id and message.index is not None]
-    if len(unlisted) == spare == len(unplaced) == 1:
-        named[unlisted[0].bus_id] = unplaced.pop()
-    for gpu in unlisted[:spare]:
+    named, unplaced = _placed(lost, devices, pci, unlisted[:spare] if len(unlisted) == spare else [])
+    # Where nvidia-smi gave no bus ids, or other ones, which of those functions it does not list is not known.
+    sure = len(unlisted) == spare and not unplaced
+    told = [gpu for gpu in unlisted if sure or gpu.bus_id in named or gpu.dead]
+    for gpu in sorted(told, key=lambda gpu: gpu.bus_id not in named)[:spare]:
         devices.append(_unlisted(gpu, named.pop(gpu.bus_id, None), _absent_state(listing)))
     for message in [*named.values(), *unplaced]:
         devices.append(Device(index=message.index, bus_id=message.bus_id, state="fault", note=message.line))
-    return tuple(devices)
+    untold = max(0, len(pci.gpus or ()) - len(devices))
+    return (*devices, *([Device(state=_absent_state(listing), note=UNTOLD)] * untold))
+
+
+def _placed(
+    lost: Sequence[Message], devices: Sequence[Device], pci: Pci, unlisted: Sequence[PciGpu]
+) -> tuple[dict[str | None, Message], list[Message]]:
+    """Return the lost devices by bus id, and those that only have an index.
+
+    nvidia-smi mostly counts in the order of the bus. Where it does so for all that it lists, an index that is lost
+    has its place there; where one is lost and one is not listed, they are the same.
+    """
+    named: dict[str | None, Message] = {}
+    unplaced: dict[int | None, Message] = {}
+    for message in lost:
+        if message.bus_id:
+            named.setdefault(message.bus_id, message)
+    known = {message.index for message in named.values() if message.index is not None}
+    for message in lost:
+        if not message.bus_id and message.index is not None and message.index not in known:
+            unplaced.setdefault(message.index, message)
+    order: dict[int | None, str] = dict(enumerate(sorted(gpu.bus_id for gpu in pci.gpus or () if gpu.bus_id)))
+    counts = all(device.bus_id is not None and order.get(device.index) == device.bus_id for device in devices)
+    free = {gpu.bus_id for gpu in unlisted} - set(named)
+    left = []
+    for message in unplaced.values():
+        place = order.get(message.index) if counts and devices else None
+        if place is None and len(free) == len(unplaced) == 1:
+            place = next(iter(free))
+        if place in free:
+            free.discard(place)
+            named[place] = message
+        else:
+            left.append(message)
+    return named, left
 
 
 def _absent_state(listing: Listing) -> DeviceState:
     # Where nvidia-smi did not speak at all, that it does not list a device says nothing of the device.
-    return "missing" if listing.rows or "no-devices" in listing.kinds else "unknown"
+    return "missing" if listing.listed or "no-devices" in listing.kinds else "unknown"
 
 
 def _same(message: Message, device: Device) -> bool:
@@ -104,7 +142,7 @@ def _listed(row: Row, listing: Listing, pci: PciGpu | None) -> Device:
     memory = re.fullmatch(r"(\d{1,9})(?:\.\d+)?", row.value("memory.total") or "")
     state: DeviceState = "fault" if faulty else "ok"
     if not row.whole and not faulty:
-        state, notes = "unknown", ["nvidia-smi's line has not the columns that were asked for"]
+        state, notes = "unknown", [_unsure(row)]
     return Device(
         index=row.index,
         uuid=row.uuid,
@@ -118,6 +156,12 @@ def _listed(row: Row, listing: Listing, pci: PciGpu | None) -> Device:
         note=shape.line("; ".join(notes)),
         **health.of(row, pci, inforom_corrupt=corrupt),
     )
+
+
+def _unsure(row: Row) -> str:
+    if row.form is None:
+        return "nvidia-smi's line has not the columns that were asked for"
+    return f"only nvidia-smi's {smi_forms.WORDS[row.form]} shows it, which was not asked for"
 
 
 def _unlisted(gpu: PciGpu, message: Message | None, state: DeviceState) -> Device:
@@ -135,8 +179,8 @@ def _unlisted(gpu: PciGpu, message: Message | None, state: DeviceState) -> Devic
 
 def _count(listing: Listing, pci: Pci) -> int | None:
     """What nvidia-smi lists and has not lost; none where it says so, or where PCI shows none."""
-    if listing.rows:
-        return sum(not row.lost for row in listing.rows)
+    if listing.listed:
+        return sum(not row.lost for row in listing.listed)
     return 0 if "no-devices" in listing.kinds or pci.empty else None
 
 
@@ -149,14 +193,14 @@ def capabilities(devices: Sequence[Device]) -> tuple[str, ...]:
 def _state(listing: Listing, pci: Pci, driver: Driver, devices: Sequence[Device]) -> GpuState:
     if listing.hung:
         return "hung"
-    if not listing.rows and (state := _without_rows(listing, pci, driver)):
+    if not listing.listed and (state := _without_rows(listing, pci, driver)):
         return state
     states = {device.state for device in devices}
     if "fault" in states or "bad-device" in listing.kinds:
         return "fault"
     if "missing" in states:
         return "missing"
-    return "ok" if listing.rows and states == {"ok"} else "unknown"
+    return "ok" if listing.listed and states == {"ok"} else "unknown"
 
 
 def _without_rows(listing: Listing, pci: Pci, driver: Driver) -> GpuState | None:

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from fleetcheck.facts import shape
-from fleetcheck.facts.nvidia_smi import Row
 from fleetcheck.facts.pci import PciGpu
 from fleetcheck.facts.records import Slowdown
+from fleetcheck.facts.smi_rows import Row
 
 # nvml.h: the bits of nvmlClocksEventReasons. The software's own holds (idle, power cap) are how a GPU works.
 _REASONS: tuple[tuple[int, Slowdown], ...] = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from fleetcheck.facts import shape
-from fleetcheck.facts.nvidia_smi import bus_id
 from fleetcheck.facts.records import Xid
+from fleetcheck.facts.smi_rows import bus_id
 
 MAX_XIDS = 20
 _XID = re.compile(r"NVRM:\s*Xid\s*\(PCI:([0-9a-fA-F:.]{5,16})\):\s*(\d{1,4})\b,?\s*(.*)")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fleetcheck.facts import nvidia_smi, shape
+from fleetcheck.facts import shape
+from fleetcheck.facts.smi_rows import bus_id
 
 NVIDIA = 0x10DE
 # VGA and 3D controllers; the HDMI audio function beside them is 0403 (NVIDIA/deepops#702).
@@ -85,7 +86,7 @@ def _gpu(function: Mapping[str, Any]) -> PciGpu:
     dead = _hex(function.get("revision")) == 0xFF or width in ALL_ONES or width_max in ALL_ONES
     port = _number(function.get("port_max_link_width"))
     return PciGpu(
-        bus_id=nvidia_smi.bus_id(shape.name(function.get("bus_id"))),
+        bus_id=bus_id(shape.name(function.get("bus_id"))),
         device=_hex(function.get("device")),
         error=shape.line(function.get("error")),
         # A function that is no PCIe endpoint (NVLink-C2C, some guests) has width 0, which is no width.

@@ -89,18 +89,41 @@ BY_ID: dict[str, dict[int, str]] = {
     },
     "12.1": {0x2E12: "NVIDIA GB10"},
 }
-# Names whose id is shared with another product, or is not known here.
-BY_NAME: dict[str, str] = {
-    "Tesla V100-DGXS-32GB": "7.0",
-    "NVIDIA A16": "8.6",
-    "NVIDIA A2": "8.6",
-    "NVIDIA A100-SXM-80GB": "8.0",
-    "NVIDIA GH200 120GB": "9.0",
-    "NVIDIA GH200 144G HBM3e": "9.0",
-    "NVIDIA H100 80GB HBM2e": "9.0",
-    "NVIDIA H20-3e": "9.0",
-    "NVIDIA RTX PRO 6000D": "12.0",
-}
+# Names whose id is shared with another product, or is not known here. The first two are what JetPack's prints.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "8.7": ("Orin (nvgpu)",),
+    "11.0": ("NVIDIA Thor",),
+    "7.0": ("Tesla V100-DGXS-32GB", "Tesla V100-DGXS-16GB", "Tesla V100-SXM2-32GB-LS"),
+    "7.5": (
+        "Quadro RTX 8000", "Quadro RTX 3000", "NVIDIA T400", "NVIDIA T600", "NVIDIA T1000",
+        "NVIDIA GeForce GTX 1650", "NVIDIA GeForce GTX 1650 SUPER", "NVIDIA GeForce GTX 1660",
+        "NVIDIA GeForce GTX 1660 SUPER", "NVIDIA GeForce GTX 1660 Ti", "NVIDIA GeForce RTX 2060",
+        "NVIDIA GeForce RTX 2060 SUPER", "NVIDIA GeForce RTX 2070", "NVIDIA GeForce RTX 2070 SUPER",
+        "NVIDIA GeForce RTX 2080", "NVIDIA GeForce RTX 2080 SUPER",
+    ),
+    "8.0": ("NVIDIA A100-SXM-80GB", "NVIDIA A100-SXM-64GB", "NVIDIA A800 40GB Active"),
+    "8.6": (
+        "NVIDIA A16", "NVIDIA A2", "NVIDIA RTX A2000", "NVIDIA RTX A2000 12GB", "NVIDIA RTX A5500",
+        "NVIDIA GeForce RTX 3050", "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060 Ti",
+        "NVIDIA GeForce RTX 3070", "NVIDIA GeForce RTX 3070 Ti", "NVIDIA GeForce RTX 3080",
+        "NVIDIA GeForce RTX 3080 Ti",
+    ),
+    "8.9": (
+        "NVIDIA RTX 2000 Ada Generation", "NVIDIA RTX 4000 Ada Generation", "NVIDIA RTX 4500 Ada Generation",
+        "NVIDIA RTX 4000 SFF Ada Generation", "NVIDIA RTX 5880 Ada Generation", "NVIDIA GeForce RTX 4060",
+        "NVIDIA GeForce RTX 4060 Ti", "NVIDIA GeForce RTX 4070", "NVIDIA GeForce RTX 4070 SUPER",
+        "NVIDIA GeForce RTX 4070 Ti", "NVIDIA GeForce RTX 4070 Ti SUPER", "NVIDIA GeForce RTX 4080",
+        "NVIDIA GeForce RTX 4080 SUPER", "NVIDIA GeForce RTX 4090 D",
+    ),
+    "9.0": (
+        "NVIDIA GH200 120GB", "NVIDIA GH200 144G HBM3e", "NVIDIA H100 80GB HBM2e", "NVIDIA H20-3e",
+    ),
+    "12.0": (
+        "NVIDIA RTX PRO 6000D", "NVIDIA GeForce RTX 5050", "NVIDIA GeForce RTX 5060", "NVIDIA GeForce RTX 5060 Ti",
+        "NVIDIA GeForce RTX 5090 D",
+    ),
+}  # fmt: skip
+BY_NAME = {name: capability for capability, names in _NAMES.items() for name in names}
 
 
 @lru_cache(maxsize=1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fleetcheck.facts import nvidia_smi, shape
+from fleetcheck.facts import shape
 from fleetcheck.facts.records import Device, GpuProcess, MigDevice
+from fleetcheck.facts.smi_forms import LIST_GPU, LIST_MIG
+from fleetcheck.facts.smi_rows import cell, plain
 
 MAX_SLICES = 64
 MAX_PROCESSES = 200
 _UUID = r"[0-9A-Fa-f-]{36}"
-_GPU = re.compile(rf"GPU\s+(\d{{1,4}}): .{{0,200}}\(UUID: (GPU-{_UUID})\)")
-_MIG = re.compile(r"\s+MIG\s+(\S{1,40})\s+Device\s+(\d{1,3}):\s+\(UUID:\s+(MIG-[0-9A-Za-z/-]{1,80})\)")
 _APP_GPU = re.compile(rf"(?:GPU|MIG)-{_UUID}")
 
 
@@ -21,9 +21,9 @@ def slices(call: object) -> dict[str, tuple[MigDevice, ...]]:
     found: dict[str, list[MigDevice]] = {}
     parent: str | None = None
     for line in _lines(call):
-        gpu, mig = _GPU.fullmatch(line), _MIG.fullmatch(line)
+        gpu, mig = LIST_GPU.fullmatch(line), LIST_MIG.fullmatch(line)
         if gpu is not None:
-            parent = gpu.group(2)
+            parent = gpu.group(3)
         elif mig is not None and parent is not None and len(found.setdefault(parent, [])) < MAX_SLICES:
             found[parent].append(MigDevice(index=int(mig.group(2)), profile=mig.group(1), uuid=mig.group(3)))
         elif line and not line[0].isspace():
@@ -47,8 +47,8 @@ def processes(call: object) -> tuple[GpuProcess, ...]:
         cells = [cell.strip() for cell in line.split(",", 3)]
         if len(cells) != 4 or not re.fullmatch(r"\d{1,10}", cells[0]) or not _APP_GPU.fullmatch(cells[1]):
             continue
-        memory = nvidia_smi.cell(cells[2]).text or ""
-        name = nvidia_smi.cell(cells[3]).text
+        memory = cell(cells[2]).text or ""
+        name = cell(cells[3]).text
         found.append(
             GpuProcess(
                 pid=int(cells[0]),
@@ -73,7 +73,4 @@ def blocked(value: object) -> tuple[str, ...]:
 
 def _lines(call: object) -> list[str]:
     said = shape.mapping(call)
-    return [
-        nvidia_smi.plain(line)
-        for line in (shape.text(said.get("stdout"), shape.SOURCE_LIMIT) or "").splitlines()[:2000]
-    ]
+    return [plain(line) for line in (shape.text(said.get("stdout"), shape.SOURCE_LIMIT) or "").splitlines()[:2000]]

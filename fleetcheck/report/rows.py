@@ -34,6 +34,8 @@ class Line(NamedTuple):
     role: Role
     more: tuple[str, ...] = ()
     """The cells of the columns that are shown only when they are asked for, in their order."""
+    link: str = ""
+    link_short: str = ""
 
 
 class Entry(NamedTuple):
@@ -43,7 +45,7 @@ class Entry(NamedTuple):
     lines: tuple[Line, ...]
 
 
-USUAL = ("HOST", "GPUS", "DRIVER", "VENV", "FLASHINFER", "CSRC", "FUSION", "VERDICT")
+USUAL = ("HOST", "GPUS", "LINK", "DRIVER", "VENV", "FLASHINFER", "CSRC", "FUSION", "VERDICT")
 _MORE: Mapping[str, Callable[[HostResult, Venv | None], str | None]] = {
     "ADDRESS": lambda host, _: host.address,
     "GROUPS": lambda host, _: ",".join(host.groups),
@@ -105,6 +107,7 @@ def entries(run: Run, *, wide: bool, columns: Sequence[str] = USUAL) -> list[Ent
 
 _HELD: dict[str, dict[str, Any]] = {
     "GPUS": {"gpus": ""},
+    "LINK": {"link": "", "link_short": ""},
     "DRIVER": {"driver": ""},
     "VENV": {"venv": ""},
     "FLASHINFER": {"flashinfer": ""},
@@ -159,7 +162,7 @@ def _named(found: Sequence[Finding], venv: Venv | None, worst: Severity) -> tupl
 
 
 def _lines(host: HostResult, graded: _Graded, more: Sequence[str], found: Sequence[Finding]) -> Iterable[Line]:
-    gpus, driver = _gpus(host), _driver(host.gpus)
+    gpus, driver, (link, link_short) = _gpus(host), _driver(host.gpus), _link(host.gpus)
     shown: tuple[Venv | None, ...] = host.venvs or (None,)
     for venv in shown:
         here = (graded.get(None), graded.get(venv.path)) if venv else tuple(graded.values())
@@ -175,6 +178,7 @@ def _lines(host: HostResult, graded: _Graded, more: Sequence[str], found: Sequen
         yield Line(
             gpus, driver, clean(venv.path, 1000) if venv else "-", _flashinfer(venv), csrc, path, moved,
             fusion, fusion_short, verdict, middle, short, role, tuple(_more(name, host, venv) for name in more),
+            link, link_short,
         )  # fmt: skip
 
 
@@ -202,6 +206,20 @@ def _gpus(host: HostResult) -> str:
     if gpus.state == "unknown" and not counted:
         return "unknown" if host.outcome == "checked" else "-"
     return f"{gpus.state}, {counted}" if counted else gpus.state
+
+
+def _link(gpus: Gpus) -> tuple[str, str]:
+    """Return the worst link between two GPUs, with the pairs that have it where others are better, and alone."""
+    if gpus.link is None:
+        return "-", "-"
+    short = clean(gpus.link, _NAME)
+    if gpus.nvlink is False and any(word.startswith("NV") for word in gpus.links.values()):
+        short += ", NVLink in part"
+    worst = [clean(pair, _NAME) for pair, word in gpus.links.items() if word == gpus.link]
+    if not worst or len(worst) == len(gpus.links):
+        return short, short
+    first, *others = worst
+    return f"{short} ({first}{f' +{len(others)}' if others else ''})", short
 
 
 def _driver(gpus: Gpus) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fleetcheck.facts.pci import DEAD
 from fleetcheck.facts.records import Gpus
 from fleetcheck.rules import text
 from fleetcheck.rules.finding import Severity
@@ -14,6 +15,7 @@ XID = "https://docs.nvidia.com/deploy/xid-errors/index.html"
 OPEN = "https://github.com/NVIDIA/open-gpu-kernel-modules/issues"
 GPU_KEYS = ("gpus", "gpu_name", "compute_capability", "driver", "link")
 LIST_PCI = "lspci -d 10de: -nn | grep -E '\\[030[02]\\]'"
+WRAPPER = 'file -L "$(command -v nvidia-smi)"  # a script there may drop the arguments it is given'
 COUNTED = ("ok", "missing", "fault", "no-gpu")
 """States in which nvidia-smi answered, so that its rows can be counted."""
 UNCHECKED = tuple(f"expectation-unchecked/{key}" for key in (*GPU_KEYS, "allreduce_fusion"))
@@ -27,8 +29,15 @@ def counted(gpus: Gpus) -> int | None:
     """
     if gpus.count is None:
         return None
-    rows = gpus.state == "unknown" and any(device.uuid is not None for device in gpus.devices)
+    rows = gpus.state == "unknown" and any(device.uuid for device in gpus.devices)
     return gpus.count if gpus.state in COUNTED or rows else None
+
+
+def others(gpus: Gpus) -> str:
+    """Return a sentence on the GPUs that are listed beside a lost one, nothing where there is none."""
+    left = sum(device.state == "ok" for device in gpus.devices)
+    # Reported of driver 610: jobs that run go on, torch counts no device in a new process.
+    return f" {text.plural(left, 'other')} may refuse new work until a reboot." if left else ""
 
 
 def absence(look: Look) -> Severity:
@@ -118,9 +127,10 @@ def gpu_missing(look: Look) -> Iterator[Hit]:
     lost = [device for device in gpus.devices if device.state == "missing"]
     for device in lost:
         where = device.bus_id or device.uuid
+        why = f": {text.brief(device.note)}" if device.note else ""
         yield Hit(
-            f"PCI lists the GPU {text.brief(where, 'without a bus id')}, nvidia-smi does not"
-            f"{f': {text.brief(device.note)}' if device.note else ''}.",
+            f"PCI lists the GPU {text.brief(where, 'without a bus id')}, nvidia-smi does not{why}."
+            f"{others(gpus) if device.note == DEAD else ''}",
             gpu=device.uuid or device.bus_id,
             expected="listed",
             seen="missing",
@@ -161,15 +171,12 @@ def gpu_fault(look: Look) -> Iterator[Hit]:
     """Fire for each device that is named, or once where none is told apart."""
     gpus = look.facts.gpus
     bad = [device for device in gpus.devices if device.state == "fault"]
-    left = sum(device.state == "ok" for device in gpus.devices)
-    # Reported of driver 610: jobs that run go on, torch counts no device in a new process.
-    others = f" {text.plural(left, 'other')} may refuse new work until a reboot." if left else ""
     for device in bad:
         which = device.bus_id or device.uuid or (f"{device.index}" if device.index is not None else None)
         named = text.brief(which, "it does not name")
         yield Hit(
             f"nvidia-smi says of the GPU {named}: {text.brief(device.note)}."
-            f"{last_xid(gpus, device.bus_id)}{others}",
+            f"{last_xid(gpus, device.bus_id)}{others(gpus)}",
             gpu=device.uuid or device.bus_id,
             expected="ok",
             seen=device.note or "fault",
@@ -177,7 +184,7 @@ def gpu_fault(look: Look) -> Iterator[Hit]:
         )
     if not bad and gpus.state == "fault":
         yield Hit(
-            f"nvidia-smi reports a GPU that does not work: {said(gpus)}.",
+            f"nvidia-smi reports a GPU that does not work: {said(gpus)}.{last_xid(gpus)}{others(gpus)}",
             expected="ok",
             seen="fault",
             remedy=lost_steps(None),
@@ -203,29 +210,28 @@ def gpu_unreadable(look: Look) -> Iterator[Hit]:
     gpus = look.facts.gpus
     if gpus.state not in ("no-permission", "nvml-error") and not (gpus.state == "unknown" and gpus.diagnostics):
         return
-    what = "may not be asked by the audit's user" if gpus.state == "no-permission" else "could not be listed"
-    if gpus.surroundings is not None:
-        place = "under WSL" if gpus.surroundings == "wsl" else f"in a container ({text.brief(gpus.surroundings)})"
-        what = f"{what} {place}"
+    listed = "could not be listed in full" if gpus.count else "could not be listed"
+    what = "may not be asked by the audit's user" if gpus.state == "no-permission" else listed
+    place = "" if gpus.surroundings is None else f" in a container ({text.brief(gpus.surroundings)})"
     yield Hit(
-        f"The GPUs {what}: {said(gpus)}.",
+        f"The GPUs {what}{' under WSL' if gpus.surroundings == 'wsl' else place}: {said(gpus)}.",
         expected="ok",
         seen=gpus.state,
-        remedy=(
-            "ls -l /dev/nvidia*; id",
-            "nvidia-smi -L",
-            "sudo dmesg | grep -iE 'xid|nvrm'",
-            *mend(gpus),
-        ),
+        remedy=("ls -l /dev/nvidia*; id", "nvidia-smi -L", "sudo dmesg | grep -iE 'xid|nvrm'", *mend(gpus)),
     )
 
 
 def mend(gpus: Gpus) -> tuple[str, ...]:
-    """Return what gives nvidia-smi its GPUs back: the container's restart, or the user's group."""
+    """Return what gives nvidia-smi its GPUs back: its own arguments, the container's restart, the user's group."""
     restart = "On the container's host: docker restart CONTAINER  # ends what runs in the container"
     group = "sudo usermod -aG GROUP USER  # the group that owns /dev/nvidia*; it holds from the next login on"
     contained = gpus.surroundings not in (None, "wsl")
-    return (*((restart,) if contained else ()), *((group,) if gpus.state == "no-permission" else ()))
+    other = any(line.endswith("was not asked for") for line in gpus.diagnostics)
+    return (
+        *((WRAPPER,) if other else ()),
+        *((restart,) if contained else ()),
+        *((group,) if gpus.state == "no-permission" else ()),
+    )
 
 
 @rule(

@@ -204,7 +204,6 @@ def driver_minimum(look: Look) -> Iterator[Hit]:
             yield Hit(
                 f"The driver {text.brief(gpus.driver, 'that is loaded')} does not know the product: "
                 f"it calls it {text.brief(name)}.",
-                severity="info",
                 seen=name,
                 remedy=steps,
             )

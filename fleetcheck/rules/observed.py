@@ -61,7 +61,10 @@ def csrc_dir(venv: Venv) -> Observed:
     if found.csrc_state == "unreadable":
         return Unknown(f"{text.brief(found.csrc_dir)} may not be read")
     if found.csrc_state == "unknown":
-        return Unknown(f"{text.brief(found.csrc_dir)} was not looked into")
+        why = (
+            f"could not be verified: {text.brief(found.csrc_error)}" if found.csrc_error else "was not looked into"
+        )
+        return Unknown(f"{text.brief(found.csrc_dir)} {why}")
     return found.csrc_dir
 
 

@@ -26,6 +26,12 @@ VENV = "/opt/ml-env"
 GPUS = 8
 WELL = [smi.row(smi.RTX_PRO_6000, number) for number in range(GPUS)]
 SEVEN = [row for number, row in enumerate(WELL) if number != 3]
+SIX = [row for number, row in enumerate(WELL) if number not in (2, 5)]
+TABLE = "\n".join(
+    f"|   {number}  {smi.RTX_PRO_6000.name[:19]}...    On  |   {row['pci.bus_id']} Off |                    0 |"
+    for number, row in enumerate(WELL)
+    if number != 3
+)
 LOST = "Unable to determine the device handle for GPU3: 0000:13:00.0: Unknown Error"
 UNTIL_GONE = 'trap "" TERM HUP INT; while [ -e "$0" ]; do sleep 0.2; done\n'
 
@@ -57,6 +63,7 @@ MUTE = ("gpu-unreadable", "expectation-unchecked")
 FAULT = ("gpu-fault", "gpu-count")
 DENIED = smi.failing(4, "Failed to initialize NVML: Insufficient Permissions\n")
 MOODS = {
+    "hangs-politely": mood('#!/bin/sh\nwhile [ -e "$0" ]; do sleep 0.2; done\n', "hung", None, *HUNG),
     "hangs": mood(f"#!/bin/sh\n{UNTIL_GONE}", "hung", None, *HUNG),
     "rows-and-hangs": mood(answer(WELL, after=UNTIL_GONE), "hung", GPUS, *HUNG),
     "floods": mood(answer(WELL, after="head -c 100000000 /dev/zero | tr '\\0' x"), "ok", GPUS),
@@ -64,6 +71,22 @@ MOODS = {
     "elsewhere": mood(smi.answering(WELL), "ok", GPUS, path="/usr/lib/wsl/lib/nvidia-smi"),
     "one-lost": mood(answer(SEVEN, before=f"echo '{LOST}'"), "fault", 7, *FAULT),
     "lost-on-stderr": mood(answer(SEVEN, after=f"echo '{LOST}' >&2; exit 15"), "fault", 7, *FAULT),
+    "two-lost-by-index": mood(
+        answer(
+            SIX,
+            before='for n in 2 5; do echo "Unable to determine the device handle for GPU$n: Unknown Error"; done',
+        ),
+        "fault",
+        6,
+        *FAULT,
+    ),
+    "table": mood(
+        f"#!/bin/sh\nprintf '%s\\n' {shlex.quote(TABLE)}\n",
+        "missing",
+        7,
+        "gpu-missing",
+        "gpu-count",
+    ),
     "segfault": mood("#!/bin/sh\nkill -SEGV $$\n", "unknown", None, *MUTE),
     "silent": mood("#!/bin/sh\nexit 0\n", "unknown", None, *MUTE),
     "no-permission": mood(DENIED, "no-permission", None, *MUTE),
@@ -177,6 +200,18 @@ def test_seven_keep_their_numbers_and_the_lost_one_is_named(fleet: Fleet, name: 
     assert [device.index for device in devices if device.state == "ok"] == [0, 1, 2, 4, 5, 6, 7]
     (lost,) = (device for device in devices if device.state == "fault")
     assert (lost.index, lost.bus_id, lost.name) == (3, "00000000:13:00.0", smi.RTX_PRO_6000.name)
+
+
+def test_a_table_instead_of_rows_tells_which_gpus_there_are(fleet: Fleet) -> None:
+    """All else is what sysfs and /proc say: what it shows of the driver and the product is not read."""
+    gpus = fleet.host("table").gpus
+    shown = [(device.index, device.bus_id, device.state) for device in gpus.devices]
+    ids = [f"00000000:{0x10 + number:02X}:00.0" for number in range(GPUS)]
+    assert shown == [
+        *((number, ids[number], "unknown") for number in range(GPUS) if number != 3), (None, ids[3], "missing"),
+    ]  # fmt: skip
+    assert gpus.diagnostics == ("nvidia-smi printed its table for people, which was not asked for",)
+    assert {device.compute_capability_basis for device in gpus.devices} == {"guessed"}
 
 
 def test_nothing_of_it_is_left_running(fleet: Fleet) -> None:

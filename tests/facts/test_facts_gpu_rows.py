@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetcheck.facts import nvidia_smi
+from fleetcheck.facts import nvidia_smi, smi_messages, smi_rows
 
 FIELDS = ["index", "uuid", "pci.bus_id", "name", "memory.total", "driver_version", "compute_cap"]
 DIAGNOSTICS = (
@@ -22,6 +22,14 @@ DIAGNOSTICS = (
     "GPU 0: NVIDIA H200 (UUID: GPU-00000000-0000-4000-8000-000000000001)",
     "+-----------------------------------------+------------------------+----------------------+",
     "|   0  NVIDIA H200                    On  |   00000000:00:06.0 Off |                    0 |",
+    "  MIG 1g.18gb     Device  0: (UUID: MIG-00000000-0000-4000-8000-000000000011)",
+    "==============NVSMI LOG==============",
+    "GPU 00000000:00:06.0",
+    "    GPU UUID                  : GPU-00000000-0000-4000-8000-000000000077",
+    '<?xml version="1.0" ?>',
+    '<gpu id="00000000:00:06.0">',
+    "<total>GPU is lost</total>",
+    "</nvidia_smi_log>",
 )
 NAMES = ("NVIDIA H200", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "[Unknown Error]")
 TOKENS = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "[GPU is lost]", "", "97887", "97887 MiB")
@@ -40,7 +48,7 @@ def rows(draw: st.DrawFn) -> str:
 
 
 def is_noise(line: str) -> bool:
-    return nvidia_smi.row(FIELDS, line) is None
+    return smi_rows.row(FIELDS, line) is None
 
 
 PIECES = st.lists(
@@ -70,7 +78,32 @@ def test_exactly_the_rows_are_found(
     listing = nvidia_smi.read(part)
     wanted = list(dict.fromkeys(int(line.split(",")[0]) for kind, line in pieces if kind == "row"))
     assert [found.index for found in listing.rows] == wanted
-    assert all(found.uuid == f"GPU-00000000-0000-4000-8000-{found.index + 1:012d}" for found in listing.rows)
-    kinds = {nvidia_smi.message(line).kind for _, line in pieces if line in DIAGNOSTICS}
-    kinds |= {nvidia_smi.message(line).kind for line in errors}
+    assert [found.uuid for found in listing.rows] == [
+        f"GPU-00000000-0000-4000-8000-{number + 1:012d}" for number in wanted
+    ]
+    kinds = {smi_messages.message(line).kind for _, line in pieces if line in DIAGNOSTICS}
+    kinds |= {smi_messages.message(line).kind for line in errors}
     assert kinds <= listing.kinds
+
+
+PLAIN = ["name", "driver_version", "memory.total"]
+
+
+@given(
+    lines=st.lists(
+        st.one_of(
+            st.sampled_from(["NVIDIA H200, 580.95.05, 143771", "NVIDIA L4, 610.43.02, [N/A]"]),
+            st.sampled_from([*DIAGNOSTICS, "", "please, call, root", "NVIDIA L4, 610.43.02", "a, 1.2.3.4.5, 7"]),
+        ),
+        max_size=30,
+    )
+)
+def test_rows_without_index_and_uuid_are_told_by_their_values(lines: list[str]) -> None:
+    """No identity was asked for, so that equal rows are as many GPUs."""
+    query = {"fields": PLAIN, "call": {"rc": 0, "stdout": "\n".join(lines), "stderr": ""}}
+    found = nvidia_smi.read({"path": "/usr/bin/nvidia-smi", "query": query}).rows
+    wanted = [line for line in lines if line.startswith("NVIDIA") and line.count(",") == 2]
+    assert [f"{row.value('name')}, {row.value('driver_version')}" for row in found] == [
+        line.rpartition(",")[0] for line in wanted
+    ]
+    assert all((row.index, row.uuid, row.bus_id) == (None, None, None) for row in found)

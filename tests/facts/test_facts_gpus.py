@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleetcheck.facts import nvidia_smi, products
+from fleetcheck.facts import nvidia_smi, products, smi_rows
 from fleetcheck.facts.host import host_facts
 from fleetcheck.facts.pci import read_driver, read_pci
 
@@ -50,8 +50,9 @@ def smi_part(case: dict[str, Any]) -> dict[str, Any]:
     part = {
         "path": "/usr/bin/nvidia-smi",
         "skipped": None,
-        "query": {"fields": FIELDS, "call": call},
+        "query": {"fields": case.get("fields", FIELDS), "call": call},
         "retry": None,
+        "mig": call if case.get("mig") else None,
     }
     if "retry" in case:
         again = case["retry"]
@@ -92,6 +93,11 @@ def test_the_state_of_the_gpus(case: dict[str, Any]) -> None:
         "memory": [device.memory_mib for device in gpus.devices],
         "basis": [device.compute_capability_basis for device in gpus.devices],
         "notes": [device.note for device in gpus.devices],
+        "indices": [device.index for device in gpus.devices],
+        "device_states": [device.state for device in gpus.devices],
+        "slices": [len(device.mig_devices) for device in gpus.devices],
+        "slowdown": [list(device.slowdown) for device in gpus.devices],
+        "says": list(gpus.diagnostics),
         "bad_states": sorted({device.state for device in gpus.devices if device.state != "ok"}),
         "bad": [
             {"bus_id": device.bus_id, "state": device.state, "index": device.index}
@@ -170,7 +176,7 @@ def test_no_device_found_is_not_an_unknown_state() -> None:
     ],
 )
 def test_bus_ids_are_written_in_one_way(text: str | None, expected: str | None) -> None:
-    assert nvidia_smi.bus_id(text) == expected
+    assert smi_rows.bus_id(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -193,7 +199,7 @@ def test_bus_ids_are_written_in_one_way(text: str | None, expected: str | None) 
     ],
 )
 def test_values_have_more_than_two_states(said: str, state: str) -> None:
-    assert nvidia_smi.cell(said).state == state
+    assert smi_rows.cell(said).state == state
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import re
 
 import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-from support import runs
+from support import mixed_fleet, runs
 
+from fleetcheck.facts import topology
 from fleetcheck.facts.records import Venv
 from fleetcheck.report import table
 from fleetcheck.report.text import cells
@@ -68,18 +69,18 @@ def test_worst_first_and_healthy_hosts_in_one_line() -> None:
 
 
 def test_the_cells_say_what_is_known() -> None:
-    shown = {row[0] + row[3]: row for row in rows(render(runs.every_kind()))[1:]}
+    shown = {row[0] + row[4]: row for row in rows(render(runs.every_kind()))[1:]}
     csrc = "/root/ml-env/lib/python3.11/site-packages/flashinfer"
     assert shown["gpu18.lab/root/ml-env"][1:] == [
-        "8× 12.0", "580.95.05", "/root/ml-env", "0.6.2", f"MOVED, missing {csrc}/csrc", "off",
+        "8× 12.0", "-", "580.95.05", "/root/ml-env", "0.6.2", f"MOVED, missing {csrc}/csrc", "off",
         "csrc-missing (error)",
     ]  # fmt: skip
     assert shown["gpu18.lab/opt/other"][-1] == "findings"
-    assert shown["gpu19.lab/root/ml-env"][6] == "unsafe-patch (in use: not known)"
-    assert shown["gpu20.lab-"][1:] == ["hung", "580.95.05", "-", "-", "-", "-", "smi-hung (error)"]
-    assert shown["gpu21.lab/root/ml-env"][4] == "venv missing"
-    assert shown["bad-timeout-"][1:] == ["-", "-", "-", "-", "-", "-", "timeout (why)"]
-    assert shown["gpu17.lab/opt/venvs/b"][4:] == [
+    assert shown["gpu19.lab/root/ml-env"][7] == "unsafe-patch (in use: not known)"
+    assert shown["gpu20.lab-"][1:] == ["hung", "-", "580.95.05", "-", "-", "-", "-", "smi-hung (error)"]
+    assert shown["gpu21.lab/root/ml-env"][5] == "venv missing"
+    assert shown["bad-timeout-"][1:] == ["-", "-", "-", "-", "-", "-", "-", "timeout (why)"]
+    assert shown["gpu17.lab/opt/venvs/b"][5:] == [
         "0.6.18", "complete /opt/venvs/b/lib/python3.11/site-packages/flashinfer/data/csrc", "on", "ok (warning)",
     ]  # fmt: skip
 
@@ -97,9 +98,46 @@ def test_gpus_in_a_cell(gpus: object, cell: str) -> None:
     assert rows(render(runs.run(runs.host("a", gpus=gpus))))[1][1] == cell
 
 
+FOUR = {"0-1": "NODE", "0-2": "SYS", "0-3": "SYS", "1-2": "SYS", "1-3": "SYS", "2-3": "NODE"}
+BRIDGED = {pair: "NV4" if word == "NODE" else word for pair, word in FOUR.items()}
+
+
+@pytest.mark.parametrize(
+    ("links", "cell", "short"),
+    [
+        ({}, "-", "-"),
+        ({"0-1": "NV18", "0-2": "NV18", "1-2": "NV18"}, "NV18", "NV18"),
+        ({"0-1": "NV18", "0-2": "NV6", "1-2": "NV18"}, "NV6 (0-2)", "NV6"),
+        (FOUR, "SYS (0-2 +3)", "SYS"),
+        (BRIDGED, "SYS, NVLink in part (0-2 +3)", "SYS, NVLink in part"),
+    ],
+)
+def test_the_worst_link_and_the_pairs_that_have_it(links: dict[str, str], cell: str, short: str) -> None:
+    linked = runs.gpus(links=links, link=topology.worst(links), nvlink=topology.nvlink(links))
+    run = runs.run(runs.host("gpu1", gpus=linked))
+    header, row = rows(render(run, wide=True))
+    assert row[header.index("LINK")] == cell
+    asked = table.render(run, wide=False, width=16, colour=False, columns=("link",))
+    assert rows(asked) == [["HOST", "LINK", "VERDICT"], ["gpu1", short, "ok"]]
+
+
+def test_the_link_is_shown_where_the_paths_stay_readable() -> None:
+    linked = runs.gpus(links=FOUR, link="SYS", nvlink=False)
+    run = runs.run(runs.host("gpu1", gpus=linked))
+    tables = {width: rows(render(run, width)) for width in range(60, 180)}
+    with_link = {width for width, (header, _) in tables.items() if "LINK" in header}
+    assert with_link == set(range(min(with_link), 180))
+    assert max(cells(line) for line in render(run, min(with_link)).splitlines()[2:4]) <= min(with_link)
+    for width in with_link:
+        header, row = tables[width]
+        assert row[header.index("LINK")] in ("SYS", "SYS (0-2 +3)")
+        assert row[header.index("CSRC")].endswith("/site-packages/flashinfer/data/csrc")
+    assert all("Without room here: LINK" in render(run, width) for width in set(tables) - with_link)
+
+
 def test_two_drivers_are_both_shown() -> None:
     split = runs.gpus(state="driver-mismatch", driver_userspace="570.1")
-    assert rows(render(runs.run(runs.host("a", gpus=split))))[1][2] == "580.95.05/570.1"
+    assert rows(render(runs.run(runs.host("a", gpus=split))))[1][3] == "580.95.05/570.1"
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
@@ -109,7 +147,8 @@ def test_the_table_fits_and_paths_keep_their_tail(width: int) -> None:
     text = render(runs.run(*(runs.host(name, venvs=(runs.venv(deep),)) for name in names)), width)
     assert max(cells(line) for line in text.split("\n\n")[1].splitlines()) <= width
     assert "ml-env" in text
-    assert "Without room here: DRIVER. See --wide." in text or width > 80
+    left = {80: "LINK, DRIVER", 100: "LINK"}
+    assert width not in left or f"Without room here: {left[width]}. See --wide." in text
 
 
 MOVED = "MOVED /root/ml-env/lib/python3.11/site-packages/flashinfer/csrc"
@@ -119,7 +158,7 @@ MOVED = "MOVED /root/ml-env/lib/python3.11/site-packages/flashinfer/csrc"
     ("width", "cells"),
     [
         (0, MOVED),
-        (114, "MOVED …/python3.11/site-packages/flashinfer/csrc"),
+        (120, "MOVED …/python3.11/site-packages/flashinfer/csrc"),
         (80, "MOVED …/flashinfer/csrc"),
         (55, "MOVED"),
     ],
@@ -195,7 +234,7 @@ def test_a_table_that_cannot_fit_keeps_the_names() -> None:
     name = "a-very-long-host-name-that-nobody-can-shorten.rack7.example.net"
     text = render(runs.run(runs.host(name)), 40)
     assert name in text
-    assert "Without room here: DRIVER, FLASHINFER" in text
+    assert "Without room here: LINK, DRIVER, FLASHINFER" in text
 
 
 def test_a_long_node_set_goes_over_several_lines() -> None:
@@ -323,3 +362,10 @@ def test_colour_adds_nothing_but_colour() -> None:
     run = runs.every_kind()
     assert re.sub(r"\x1b\[[0-9;]*m", "", render(run, 120, colour=True)) == render(run, 120)
     assert "\x1b[" in render(run, 120, colour=True)
+
+
+def test_a_mixed_fleet_fits_80_columns() -> None:
+    text = render(mixed_fleet.fleet(40), 80)
+    table = text.partition("\nWithout room here")[0].splitlines()
+    assert max(map(cells, table)) <= 80
+    assert any(line.split() == ["missing"] for line in table), "MOVED and missing take a line each"

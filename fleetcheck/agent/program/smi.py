@@ -63,9 +63,10 @@ def ask(root: Root, path: str, deadline: float, value: Dict[str, Any]) -> None:
     if last["call"]["timed_out"] or last["call"]["error"] is not None or last["call"]["seconds"] >= QUICK:
         return  # slow or stuck: what it says already is enough
     for name, arguments in further(last):
-        if deadline - time.monotonic() <= QUICK:
+        left = deadline - time.monotonic()
+        if left <= 0:
             break
-        value[name] = run_smi(root, [path, *arguments], QUICK)
+        value[name] = run_smi(root, [path, *arguments], min(QUICK, left))
         if value[name]["timed_out"]:
             break
 
