@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from fleetcheck.facts import shape
 
@@ -48,9 +49,15 @@ def _matrix(call: object, words: re.Pattern[str]) -> dict[str, str]:
     said = shape.mapping(call)
     if said.get("timed_out") is True or said.get("rc") != 0:
         return {}
+    return dict(_pairs(shape.text(said.get("stdout"), shape.SOURCE_LIMIT) or "", words))
+
+
+@lru_cache(maxsize=64)
+def _pairs(text: str, words: re.Pattern[str]) -> Mapping[str, str]:
+    """Read a matrix; it names no GPU by what is its own, so that hosts of one kind print the same."""
     columns: list[str] = []
     found: dict[str, str] = {}
-    for raw in (shape.text(said.get("stdout"), shape.SOURCE_LIMIT) or "").splitlines()[:1000]:
+    for raw in text.splitlines()[:1000]:
         cells = _ESCAPE.sub("", raw).split()
         if not cells:
             continue
