@@ -66,6 +66,15 @@ class FleetTransport(paramiko.Transport):
         self._refusals: dict[int, tuple[int, str]] = {}
         self._asked = threading.local()
 
+    def start_client(self, event: threading.Event | None = None, timeout: float | None = None) -> None:  # noqa: ARG002  # the watchdog has the limit
+        """Agree on keys. Paramiko's own wait wakes ten times a second, and so do sixty side by side."""
+        ready = event or threading.Event()
+        super().start_client(event=ready)
+        while event is None and self.is_active() and not ready.wait(POLL):
+            pass  # close() does not set the event
+        if event is None and not self.is_active():
+            raise self.get_exception() or paramiko.SSHException("the negotiation ended")
+
     def refusal(self) -> tuple[int, str] | None:
         """Return code and text with which the last channel that this thread asked for was refused, if it was."""
         return self._refusals.pop(getattr(self._asked, "number", -1), None)
