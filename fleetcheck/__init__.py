@@ -11,10 +11,9 @@ In: an inventory of hosts. Out: a :class:`fleetcheck.run.Run`, the record of one
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fleetcheck.version import __version__
 
+TYPE_CHECKING = False  # importing typing takes milliseconds in which Ctrl-C would show a traceback
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path

@@ -12,6 +12,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, cast
@@ -143,9 +144,10 @@ def read(path: str | Path) -> Recording:
     head = first[1]
     try:
         info = RunInfo(**head["run"], finished=None, complete=False)
+        datetime.fromisoformat(info.started)  # maintenance and waivers end by it
         policy = policy_json.validate_python(head["policy"])
         targets = _targets.validate_python(head["targets"])
-    except (KeyError, TypeError, ValidationError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise _bad(str(path), 1, f"a damaged first line ({_brief(error)})") from None
     return Recording(str(path), info, policy, targets, lines)
 

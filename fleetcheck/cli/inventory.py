@@ -64,9 +64,12 @@ def chosen(source: str | None, patterns: Sequence[str], *, execute: bool = False
     also for a waiver that names a rule that does not exist.
     """
     from fleetcheck.inventory.load import read
+    from fleetcheck.inventory.names import remember, seen
     from fleetcheck.inventory.selection import select
 
+    before = seen(source)
     loaded = read(source, execute=execute)
+    remember(before, loaded.inventory)
     warn(loaded.warnings)
     problems = unknown_rules(loaded)
     targets = select(loaded.inventory, patterns)
@@ -74,7 +77,6 @@ def chosen(source: str | None, patterns: Sequence[str], *, execute: bool = False
         raise InputError(problems)
     if reached:
         warn(out_of_reach(loaded.inventory.source, targets))
-    remember(source, loaded)
     return Chosen(loaded, targets)
 
 
@@ -115,10 +117,3 @@ def out_of_reach(source: str, targets: Sequence[Target]) -> list[Problem]:
         Problem(source, None, f"{fold(names)}: the connection is {kind}; such a host cannot be audited")
         for kind, names in hosts.items()
     ]
-
-
-def remember(source: str | None, loaded: Loaded) -> None:
-    """Keep the names of the inventory, so that the shell's completion need not load it."""
-    from fleetcheck.inventory.names import remember as keep
-
-    keep(source, loaded.inventory)

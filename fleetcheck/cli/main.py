@@ -8,18 +8,22 @@ verdict is a 3, UNKNOWN, with a status line on standard output: there a 2 would 
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from fleetcheck.cli.options import Session
 from fleetcheck.cli.output import emit, reader_left, silence
-from fleetcheck.errors import FleetcheckError, InputError
+from fleetcheck.cli.stdout import Stdout
+from fleetcheck.errors import FleetcheckError, InputError, OutputError
 from fleetcheck.version import __version__
 
 FAILED = 2
@@ -50,14 +54,18 @@ class _ReaderLeft(Exception):  # noqa: N818 not an error: nobody reads standard 
 
 
 @contextlib.contextmanager
-def _pipes() -> Iterator[None]:
-    # click ends with 1 on EPIPE, which would read as findings.
+def _output() -> Iterator[None]:
+    # On EPIPE click ends with 1, which would read as findings; help for a closed stream it drops in silence.
     try:
         yield
     except BrokenPipeError:
         if not reader_left():
             raise RuntimeError("a broken pipe that is not standard output") from None
         raise _ReaderLeft from None
+    except click.exceptions.Exit:
+        if sys.stdout is None:
+            raise OutputError("standard output is closed") from None
+        raise
 
 
 class LazyGroup(click.Group):
@@ -83,12 +91,12 @@ class LazyGroup(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse the arguments; ``--help`` prints in here."""
-        with _pipes():
+        with _output():
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        with _pipes():
+        with _output():
             return super().invoke(ctx)
 
 
@@ -108,8 +116,9 @@ def cli(session: Session, debug: bool) -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code. No traceback reaches the user, unless with ``--debug``."""
     session = Session(monitored=_monitored(sys.argv[1:] if args is None else args))
+    interrupts: list[int] = []
     try:
-        with _terminable():
+        with _terminable(interrupts):
             code = cli.main(args, prog_name="fleetcheck", obj=session, standalone_mode=False)
             emit("")
             return code if isinstance(code, int) else 0
@@ -125,21 +134,45 @@ def run(args: Sequence[str] | None = None) -> int:
     except FleetcheckError as error:
         return _say(session, str(error).splitlines(), FAILED)
     except Exception as error:  # noqa: BLE001 the last line of defence: any bug becomes one line and a 2
+        if interrupts:
+            # pydantic-core turns an interrupt that comes while it builds a schema into an error of its own.
+            return _say(session, ["interrupted"], INTERRUPTED)
         if session.debug:
             import traceback
 
             traceback.print_exc()
+        if isinstance(error, FileNotFoundError) and not _stands():
+            return _say(session, ["the current folder is gone; change to one that is there"], FAILED)
         what = f"{type(error).__name__}: {str(error)[:300]}"
         return _say(session, [f"internal error: {what}; run again with --debug to see where"], FAILED)
 
 
 def main() -> NoReturn:
-    """Console script."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            # A terminal that cannot show a character gets its number, not a crash.
-            stream.reconfigure(errors="backslashreplace")
+    """Run the program and end with its exit code."""
+    _occupy()
+    # A terminal that cannot show a character gets its number, not a crash.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = Stdout(sys.stdout, "backslashreplace")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors="backslashreplace")
     sys.exit(run())
+
+
+def _occupy() -> None:
+    """Open what is closed of 0, 1 and 2: the next file would get the number, and a child's output with it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _stands() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _one_line(error: click.ClickException) -> str:
@@ -186,17 +219,26 @@ def _coded(session: Session, lines: Sequence[str], code: int) -> int:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Make SIGTERM an interrupt: ``timeout`` and systemd get what was gathered, and no draft stays behind."""
+def _terminable(interrupts: list[int]) -> Iterator[None]:
+    """Make SIGTERM an interrupt: ``timeout`` and systemd get what was gathered, and no draft stays behind.
+
+    So is SIGINT, unless it is ignored; afterwards the handler of :mod:`fleetcheck.__main__` is back. Each is noted
+    in ``interrupts``.
+    """
+
+    def interrupt(number: int, _frame: object) -> NoReturn:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        for number, handler in before.items():
+            if number == signal.SIGTERM or handler != signal.SIG_IGN:
+                signal.signal(number, interrupt)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -10,6 +10,7 @@ import click
 
 from fleetcheck.cli.options import Session
 from fleetcheck.cli.output import emit
+from fleetcheck.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from fleetcheck.schedule.job import Job
@@ -70,11 +71,15 @@ def job_of(name: str, inventory: str | None, arguments: tuple[str, ...]) -> Job:
     from fleetcheck.cli.cron import RUN_LIMIT
     from fleetcheck.history.store import default_path
     from fleetcheck.inventory import load
+    from fleetcheck.inventory.wording import NO_SECRETS, holds_password
     from fleetcheck.schedule.job import Job, absolute, environment, program
 
     source = absolute(inventory or os.environ.get(load.VARIABLE) or str(load.default_path()))
     words = ["audit", "--cron", "-i", source, *arguments]
     with audit.command.make_context("audit", words[1:]) as context:
+        if any(map(holds_password, (source, *context.params["hosts"]))):
+            # The crontab would keep it, and cron mail it.
+            raise InputError([Problem("schedule", None, f"a host's name holds a password; {NO_SECRETS}")])
         limits = dict(context.params["limits"])
         if context.params["db"] is None:
             words[2:2] = ["--db", str(default_path())]

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from fleetcheck.errors import Problem
 from fleetcheck.inventory import explain, shape, tree
-from fleetcheck.inventory.source import STDIN, Text
+from fleetcheck.inventory.source import STDIN, Text, is_stream
 
 SECTIONS = tuple(shape.Document.model_fields)
 
@@ -35,7 +35,8 @@ class Part:
     @property
     def folder(self) -> Path:
         """The folder from which relative paths are taken."""
-        return Path.cwd() if self.name == STDIN else Path(self.name).absolute().parent
+        path = Path(self.name)
+        return Path.cwd() if self.name == STDIN or is_stream(path) else path.absolute().parent
 
     @property
     def sections(self) -> tuple[str, ...]:

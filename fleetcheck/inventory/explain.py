@@ -39,6 +39,7 @@ ALLOWED: Mapping[str, str] = {
     "sudo": "true or false",
     "sysroot": "an absolute path on the host",
     "venvs": "a list of paths, globs, running, usual, or {path, expect}",
+    "scan": "a path, folder or glob that begins with / or ~, or a list of them",
     "path": "a path or glob that begins with / or ~, running, or usual",
     "expect": "a mapping of expectations",
     "gpus": "a whole number from 0 to 64",

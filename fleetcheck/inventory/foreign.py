@@ -116,7 +116,7 @@ class Foreign:
                 self.problems.append(Problem(shown(source) if line is None else where, line, f"{lead}{error}"))
         if not places and not self.problems:
             message = "neither an inventory file nor host names: no host is named"
-            self.problems.append(Problem(shown(source) or ARGUMENT, None, message))
+            self.problems.append(Problem(shown(source).strip() or ARGUMENT, None, message))
         inventory = Inventory(source=source, kind="names", targets=tuple(Target(name=name) for name in places))
         return inventory, {}, lambda target: {"host": _place(*places[target.name])}
 

@@ -6,6 +6,7 @@ kind of inventory it is, is told by its content.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from fleetcheck.inventory.model import Inventory, Target
 from fleetcheck.inventory.native import Places
 from fleetcheck.inventory.origins import Origin, of_target
 from fleetcheck.inventory.selection import split
-from fleetcheck.inventory.source import STDIN, SUFFIXES, Text, read_path, read_stream
+from fleetcheck.inventory.source import STDIN, SUFFIXES, Text, is_stream, read_path, read_stream
 from fleetcheck.inventory.wording import NO_SECRETS, holds_password, shown
 
 VARIABLE = "FLEETCHECK_INVENTORY"
@@ -68,6 +69,7 @@ def read(source: str | Path | None, *, stdin: TextIO | None = None, execute: boo
     """As :func:`load`, with the warnings and the places of the entries."""
     if source is None:
         source = os.environ.get(VARIABLE) or default_path()
+    _check_unicode(str(source))
     problems: list[Problem] = []
     foreign = Foreign(problems, execute=execute)
     if isinstance(source, str) and source == "-":
@@ -79,11 +81,14 @@ def read(source: str | Path | None, *, stdin: TextIO | None = None, execute: boo
             foreign.warnings.append(Problem(ARGUMENT, None, f"no file {shown(source)!r}: taken as a host name"))
         return _loaded(*named, foreign)
     path = Path(source)
+    _check_unicode(str(path.absolute()))
     if holds_password(str(source)) and not path.exists():
         raise InputError([Problem(ARGUMENT, None, f"{shown(str(source))} holds a password; {NO_SECRETS}")])
     if foreign.is_ansible_folder(path):
         return _loaded(*foreign.ansible(path), foreign)
-    return _of_texts(str(path), path, read_path(path, problems), foreign)
+    texts = read_path(path, problems)
+    # What another program is to read must be there when it comes: what a pipe held is gone.
+    return _of_texts(str(path), None if is_stream(path) else path, texts, foreign)
 
 
 def default_path() -> Path:
@@ -118,7 +123,7 @@ def _of_texts(name: str, path: Path | None, texts: list[Text], foreign: Foreign)
     if path is None:
         hint = {
             "ssh_config": "ssh reads its config from a file; give its path",
-            "script": "an executable cannot come through standard input; give its path",
+            "script": "an executable cannot come through a pipe; give its path",
         }.get(form, "Ansible reads an inventory from a path; give it, or what `ansible-inventory --list` prints")
         raise InputError([*foreign.problems, Problem(name, None, hint)])
     if form == "ssh_config":
@@ -137,12 +142,29 @@ def _loaded(
     return Loaded(inventory, places, tuple(dict.fromkeys(foreign.warnings)), locate, foreign.children)
 
 
-def _is_path(source: str) -> bool:
+def _check_unicode(text: str) -> None:
+    """Raise :class:`InputError` where bytes of an argument or a path are not UTF-8: no report could hold them."""
     try:
-        if source and Path(source).exists():
-            return True
-    except (OSError, ValueError):
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            [Problem(ARGUMENT, None, f"{shown(text)}: a name that is not UTF-8; rename it")]
+        ) from None
+
+
+def _is_path(source: str) -> bool:
+    """Return whether a file is there or meant: also a link to nowhere, and one that the user may not look at."""
+    try:
+        os.lstat(source)
+    except ValueError:
         return False
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.ELOOP):
+            return True
+    else:
+        return True
     if any(word.startswith("@") for word in split(source)):
         return False
-    return "/" in source or source.startswith((".", "~")) or source.lower().endswith(_PATHLIKE)
+    # gpu[0-6/2] has a step.
+    bare = re.sub(r"\[[\d,/ -]*\]", "", source)
+    return "/" in bare or source.startswith((".", "~")) or source.lower().endswith(_PATHLIKE)

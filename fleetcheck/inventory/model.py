@@ -89,7 +89,7 @@ class Expect(Model):
 
     def merged(self, nearer: Expect) -> Expect:
         """Return these expectations with every key that ``nearer`` sets taken from it."""
-        return self.model_copy(update=nearer.model_dump(exclude_none=True))
+        return self.model_copy(update=nearer.model_dump(exclude_none=True)) if nearer.model_fields_set else self
 
 
 class VenvItem(Model):
@@ -102,6 +102,9 @@ class VenvItem(Model):
     def is_glob(self) -> bool:
         """True where the path names several environments (``/opt/venvs/*``)."""
         return any(mark in self.path for mark in "*?[")
+
+
+ScanPath = Annotated[str, StringConstraints(pattern=r"^[/~][^\n\t]*$", min_length=1)]
 
 
 class Target(Model):
@@ -128,6 +131,8 @@ class Target(Model):
     sysroot: str = ""
     groups: tuple[str, ...] = ()
     venvs: tuple[VenvItem | Discovery, ...] = ("running", "usual")
+    scan: tuple[ScanPath, ...] = ()
+    """Files, folders and globs to search for paths of CUDA sources, beside what starts the servers."""
     expect: Expect = Expect()
     rules: dict[str, RuleLevel] = Field(default_factory=dict)
     """What findings count as, by rule, family, or glob over rules."""

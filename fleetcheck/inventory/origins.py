@@ -35,9 +35,11 @@ def of_target(target: Target, places: Mapping[str, str]) -> list[Origin]:
         value = getattr(target, key)
         if key == "venvs":
             text = ", ".join(item if isinstance(item, str) else item.path for item in value)
+        elif key == "scan":
+            text = ", ".join(value)
         else:
             text = str(value).lower() if isinstance(value, bool) else str(value or "")
-        if key not in places and key == "sysroot":
+        if key not in places and key in ("sysroot", "scan"):
             continue
         rows.append(Origin(key, text, places.get(key) or ("ssh config" if key in SSH else "default")))
     for key in Expect.model_fields:

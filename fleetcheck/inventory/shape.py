@@ -56,6 +56,7 @@ Nodes = Annotated[list[str], BeforeValidator(_nodes)]
 Hosts = Annotated[list[Nodes], BeforeValidator(_list), Field(min_length=1)]
 Patterns = Annotated[list[Text], BeforeValidator(_list), Field(min_length=1)]
 RulePattern = Annotated[Text, _matching(re.compile(r"[a-z0-9*?\[\]!-]+"))]
+ScanEntry = Annotated[Text, _matching(re.compile(r"[/~][^\n\t]*"))]
 Path = Annotated[Text, _matching(re.compile(r"[^-\n\t][^\n\t]*"))]
 
 
@@ -102,6 +103,7 @@ class Settings(Shape):
     sudo: Annotated[bool, Field(strict=True)] = False
     sysroot: Annotated[Text, _matching(re.compile(r"/[^\n\t]*"))] = ""
     venvs: tuple[VenvEntry, ...] = ()
+    scan: Annotated[tuple[ScanEntry, ...], BeforeValidator(_list)] = ()
     expect: Expect = Expect()
     rules: dict[RulePattern, RuleLevel] = Field(default_factory=dict)
 
@@ -112,11 +114,26 @@ class Settings(Shape):
             raise ValueError(f"holds a password; {NO_SECRETS}")
         return value
 
+    @field_validator("user")
+    @classmethod
+    def _no_password_behind_a_user(cls, value: str) -> str:
+        if ":" in value:  # passwd(5) parts its fields there: no login has one in its name
+            raise ValueError(f"holds a password; {NO_SECRETS}")
+        return value
+
     @model_validator(mode="after")
     def _one_way(self) -> Settings:
         if {"proxy_jump", "proxy_command"} <= self.model_fields_set:
             raise ValueError("proxy_jump and proxy_command exclude each other; give one")
         return self
+
+    @field_validator("scan")
+    @classmethod
+    def _scanned_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for path in value:
+            if value.count(path) > 1:
+                raise ValueError(f"{path} is listed twice")
+        return value
 
     @field_validator("venvs")
     @classmethod

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import codecs
 import re
+import stat
 import sys
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from fleetcheck.errors import Problem
+from fleetcheck.inventory.wording import nearest, shown
 
 MAX_BYTES = 2 << 20
 MAX_LIST_BYTES = 64 << 20
@@ -47,7 +50,7 @@ def read_path(path: Path, problems: list[Problem]) -> list[Text]:
                 problems.append(Problem(str(path), None, f"more than {MAX_FILES} files; this is no inventory"))
                 return []
     except OSError as error:
-        problems.append(Problem(str(path), None, f"cannot be read: {error.strerror}"))
+        problems.append(Problem(str(path), None, unread(path, error)))
         return []
     texts = []
     for file in files:
@@ -55,7 +58,7 @@ def read_path(path: Path, problems: list[Problem]) -> list[Text]:
             with file.open("rb") as stream:
                 text = _read(str(file), stream, problems)
         except OSError as error:
-            problems.append(Problem(str(file), None, f"cannot be read: {error.strerror}"))
+            problems.append(Problem(str(file), None, unread(file, error)))
         else:
             texts += text
     return texts
@@ -64,6 +67,9 @@ def read_path(path: Path, problems: list[Problem]) -> list[Text]:
 def read_stream(stream: TextIO | None, problems: list[Problem]) -> list[Text]:
     """Return the text of standard input, or of the stream given in its place."""
     stream = stream or sys.stdin
+    if stream is None:
+        problems.append(Problem(STDIN, None, "standard input is closed"))
+        return []
     buffer = getattr(stream, "buffer", None)
     if buffer is not None:
         return _read(STDIN, buffer, problems)
@@ -88,6 +94,41 @@ def decode(name: str, data: bytes, problems: list[Problem], limit: int = MAX_BYT
         problems.append(Problem(name, line, f"not a text: control character {ascii(control[0])[1:-1]}"))
         return []
     return [Text(name, text, data.startswith(codecs.BOM_UTF8))]
+
+
+def is_stream(path: Path) -> bool:
+    """Return whether ``path`` is a pipe or a device, such as ``<(COMMAND)`` of a shell: it can be read once."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def unread(path: Path, error: OSError) -> str:
+    """Return why a file cannot be read, with the nearest of those that are there."""
+    if isinstance(error, FileNotFoundError):
+        if path.is_symlink():
+            target = shown(str(path.readlink()), 200)
+            return f"cannot be read: a symbolic link to {target}, which is not there"
+        near = _neighbours(path)
+        hint = f"; did you mean {', '.join(map(shown, near))}?" if near else ""
+        return f"cannot be read: {error.strerror}{hint}"
+    return f"cannot be read: {error.strerror or error}"
+
+
+def _neighbours(path: Path) -> list[str]:
+    """Return what is called nearly as ``path`` where that is missed, with the rest of it if that is there."""
+    missing = path
+    while missing.parent != missing and not missing.parent.is_dir():
+        missing = missing.parent
+    folder, rest = missing.parent, path.relative_to(missing)
+    try:
+        by_stem = {one.stem: one for one in islice(folder.iterdir(), MAX_FILES)}
+    except OSError:
+        return []
+    near = [by_stem[stem] for stem in nearest(missing.stem, by_stem)]
+    return [str(one / rest if (one / rest).exists() else one) for one in near]
 
 
 def _files(folder: Path) -> list[Path]:

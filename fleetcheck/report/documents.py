@@ -5,12 +5,14 @@ What is read may be of any origin: it is checked against the records, and what i
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ValidationError
 
@@ -22,6 +24,8 @@ from fleetcheck.run import SCHEMA, HostResult, Run, RunInfo, summarise
 PACKED = b"\x1f\x8b"
 """What a gzip file begins with; no run is one, and evidence is where its name ends in .gz."""
 EVIDENCE = "fleetcheck/evidence/"
+MAX_BYTES = 512 << 20
+"""As much as some 30,000 hosts take. What is read stands in memory, several times as large."""
 SHOWN = 5
 """How many things that are wrong with one document are told."""
 
@@ -32,15 +36,33 @@ def read(path: str) -> Run:
     Counts are made again from the hosts. A document of a newer version may hold more keys, which are ignored.
     """
     try:
-        raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        raw = _raw(path)
         if raw[:2] == PACKED:
             raise _bad(path, f"is not a run; recorded evidence is for: fleetcheck replay {shlex.quote(path)}")
         text = raw.decode("utf-8")
+        del raw
+        return _run(path, _document(path, text))
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise _bad(path, "not a run: not UTF-8 text") from None
-    return _run(path, _document(path, text))
+    except MemoryError:
+        raise _bad(path, "not a run that can be read: it needs more memory than there is") from None
+
+
+def _raw(path: str) -> bytes:
+    with contextlib.ExitStack() as stack:
+        if path != "-":
+            stream: BinaryIO = stack.enter_context(Path(path).open("rb"))
+        elif sys.stdin is None:
+            raise _bad(path, "standard input is closed")
+        else:
+            stream = sys.stdin.buffer
+        if os.fstat(stream.fileno()).st_size <= MAX_BYTES:  # what a pipe will hold is not known
+            raw = stream.read(MAX_BYTES + 1)
+            if len(raw) <= MAX_BYTES:
+                return raw
+    raise _bad(path, f"larger than {MAX_BYTES >> 20} MB, more than is read of one run")
 
 
 def _document(path: str, text: str) -> dict[str, Any]:
@@ -50,7 +72,7 @@ def _document(path: str, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         lead = None
     if isinstance(lead, dict) and lead.get("type") == "run":
-        return _joined(path, lead, rest.splitlines())
+        return _joined(path, lead, rest.removesuffix("\n").split("\n") if rest else ())
     if isinstance(lead, dict) and str(lead.get("schema")).startswith(EVIDENCE):
         raise _bad(path, f"is recorded evidence: run fleetcheck replay {shlex.quote(path)}")
     document = _parsed(path, text, None)
@@ -64,8 +86,10 @@ def _parsed(path: str, text: str, line: int | None) -> dict[str, Any]:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise _bad(path, f"not JSON: {error.msg}", line or error.lineno) from None
-    except (ValueError, RecursionError) as error:
-        raise _bad(path, f"not JSON that can be read: {type(error).__name__}", line) from None
+    except RecursionError:
+        raise _bad(path, "not JSON that can be read: nested too deeply", line) from None
+    except ValueError:
+        raise _bad(path, "not JSON that can be read: a number with too many digits", line) from None
     if not isinstance(value, dict):
         raise _bad(path, "not a JSON object", line)
     return value
@@ -78,12 +102,12 @@ def _joined(path: str, lead: dict[str, Any], lines: Sequence[str]) -> dict[str, 
     info = {**lead, "finished": None, "complete": False}
     for number, text in enumerate(lines, 2):
         line = _parsed(path, text, number)
-        kind, name = line.get("type"), line.get("name")
+        kind, name, host = line.get("type"), line.get("name"), line.get("host")
         if kind == "host" and isinstance(name, str):
             # Of two lines of one host, the later one and the findings after it count.
             hosts[name], found[name] = line, []
-        elif kind == "finding" and (line.get("host") is None or line["host"] in hosts):
-            found.setdefault(line.get("host"), []).append(line)
+        elif kind == "finding" and (host is None or (isinstance(host, str) and host in hosts)):
+            found.setdefault(host, []).append(line)
         elif kind == "summary":
             info |= {"finished": line.get("finished"), "complete": line.get("complete")}
         else:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from fleetcheck.inventory import ansible_run, names
+from fleetcheck.inventory.load import load
+
 START = "from fleetcheck.cli.main import main; main()"
 INVENTORY = "groups:\n  rtx: {hosts: 'gpu[01-03].lab'}\n  h200: {hosts: 'h[1-2]'}\nhosts: {gpu09.lab: }\n"
+HEAVY = {"fabric", "paramiko", "pydantic", "yaml", "ClusterShell", "tabulate"}
+WATCHED = (
+    "import atexit, sys\nfrom fleetcheck.cli.main import main\n"
+    f"atexit.register(lambda: print('plain,heavy', *sorted({HEAVY!r} & set(sys.modules))))\nmain()"
+)
+"""Prints what is heavy and was imported beside what is completed."""
 
 
 @pytest.fixture
@@ -68,14 +80,74 @@ def test_options_and_formats(site: Path) -> None:
 
 
 def test_names_that_are_known_need_no_heavy_import(site: Path) -> None:
-    heavy = {"fabric", "paramiko", "pydantic", "yaml", "ClusterShell", "tabulate"}
-    watched = (
-        "import atexit, sys\nfrom fleetcheck.cli.main import main\n"
-        f"atexit.register(lambda: print('plain,heavy', *sorted({heavy!r} & set(sys.modules))))\nmain()"
-    )
     chosen = ("hosts", "-i", str(site), "gpu09")
     assert completed(*chosen) == ["gpu09.lab"]
-    assert completed(*chosen, program=watched) == ["gpu09.lab", "heavy"]
+    assert completed(*chosen, program=WATCHED) == ["gpu09.lab", "heavy"]
+
+
+def test_a_plain_inventory_needs_no_heavy_import_on_the_first_press(site: Path) -> None:
+    site.write_text("groups:\n  rtx:\n    hosts: gpu[01-03].lab\n    port: 22\nhosts:\n  gpu09.lab:\n")
+    assert completed("hosts", "-i", str(site), "gpu", program=WATCHED) == [
+        "gpu01.lab", "gpu02.lab", "gpu03.lab", "gpu09.lab", "heavy"
+    ]  # fmt: skip
+    site.write_text("hosts:\n  gpu07.lab:\n")
+    assert completed("hosts", "-i", str(site), "gpu", program=WATCHED) == ["gpu07.lab", "heavy"]
+
+
+def test_a_pipe_is_left_to_the_command(site: Path) -> None:
+    fifo = site.parent / "fifo"
+    os.mkfifo(fifo)
+    assert completed("hosts", "-i", str(fifo), "g") == []
+
+
+def test_names_that_were_loaded_before_a_change_are_not_kept_for_what_came_after(site: Path) -> None:
+    before = names.seen(str(site))
+    inventory = load(str(site))
+    site.write_text("hosts:\n  new1:\n")
+    names.remember(before, inventory)
+    assert names.known(str(site)) == (["new1"], [])
+
+
+def test_changes_of_one_length_within_one_tick_of_the_clock_are_seen(site: Path) -> None:
+    for number in range(100, 200):
+        site.write_text(f"hosts:\n  new{number}:\n")
+        assert names.known(str(site)) == ([f"new{number}"], [])
+
+
+def test_an_ssh_config_that_includes_others_is_read_each_time(site: Path) -> None:
+    more = site.parent / "more"
+    more.write_text("Host b1\n")
+    site.write_text(f"Host a1\nInclude {more}\n")
+    assert names.known(str(site))[0] == ["a1", "b1"]
+    more.write_text("Host b2\n")
+    assert names.known(str(site))[0] == ["a1", "b2"]
+
+
+@pytest.mark.skipif(ansible_run.find() is None, reason="needs ansible-core")
+def test_names_of_ansible_are_believed_until_its_files_change_or_for_minutes_where_a_program_gives_them(
+    site: Path,
+) -> None:
+    def until() -> float:
+        files = list((site.parent / "cache" / "fleetcheck" / "names").iterdir())
+        return max(float(file.read_text().split("\n")[2]) for file in files)
+
+    def settled() -> None:
+        os.utime(site, (1_000_000_000, 1_000_000_000))
+        while names.seen(str(site))[1] is None:
+            pass
+
+    site.write_text("[web]\na1 ansible_port=22\n")
+    settled()
+    assert names.known(str(site)) == (["a1"], ["web"])
+    assert until() == 0
+    site.write_text("[web]\na2 ansible_port=22\n")
+    settled()
+    assert names.known(str(site)) == (["a2"], ["web"])
+    site.write_text('#!/bin/sh\necho \'{"web": {"hosts": ["a3"]}}\'\n')
+    site.chmod(0o755)
+    settled()
+    assert names.known(str(site), execute=True) == (["a3"], ["web"])
+    assert time.time() < until() <= time.time() + names.DYNAMIC_SECONDS
 
 
 def test_a_command_that_loads_an_inventory_keeps_its_names(site: Path) -> None:
@@ -125,3 +197,53 @@ def test_a_real_bash(site: Path, program: Path) -> None:
 def test_a_real_fish(site: Path, program: Path) -> None:
     script = f"fleetcheck completion fish | source; complete -C 'fleetcheck hosts -i {site} r'"
     assert shell("fish", script, program) == ["rtx\tgroup"]
+
+
+class Zsh:
+    """A zsh at a terminal, with its completion system and ours, and nothing of the user's."""
+
+    def __init__(self, home: Path, path: Path) -> None:
+        environment = {
+            "PATH": f"{path}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "TERM": "dumb",
+            "LANG": "C.UTF-8",
+        }
+        environment |= {name: value for name, value in os.environ.items() if name.startswith("XDG_")}
+        self.master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            ["zsh", "-f", "-i"], stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+        )
+        os.close(slave)
+        self.typed("PS1= RPS1= PS2=; LISTMAX=1000; unsetopt automenu; stty columns 400\n")
+        self.typed('autoload -U compinit; compinit -u -d ~/dump; eval "$(fleetcheck completion zsh)"\n')
+        # What is typed comes back as an echo: the mark is put together only when it is printed.
+        self.typed("echo rea''dy\n", until="ready")
+
+    def typed(self, keys: str, until: str = "") -> str:
+        """Press keys; return what the terminal shows up to ``until``."""
+        os.write(self.master, keys.encode())
+        seen = ""
+        while until not in seen:
+            assert select.select([self.master], [], [], 60)[0], f"no {until!r} in {seen!r}"
+            seen += os.read(self.master, 65536).decode(errors="replace")
+        return seen
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(60)
+        os.close(self.master)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+def test_a_real_zsh(site: Path, program: Path, tmp_path: Path) -> None:
+    zsh = Zsh(tmp_path, program)
+    try:
+        listed = zsh.typed(f"fleetcheck hosts -i {site} h\t\t", until="h200")
+        listed += zsh.typed("\x15echo do''ne\n", until="done")
+        assert {"h1", "h2", "h200", "host", "group"} <= set(listed.split())
+        # The one group that begins so is completed, and the command runs on it.
+        assert "gpu03.lab" in zsh.typed(f"fleetcheck hosts -i {site} r\t\n", until="3 hosts")
+        assert "gpu09.lab" in zsh.typed(f"fleetcheck hosts -i {site} rtx,gpu09\t\n", until="4 hosts")
+    finally:
+        zsh.close()

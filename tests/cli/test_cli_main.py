@@ -80,7 +80,7 @@ def test_version(tmp_path: Path) -> None:
         (["audit", "--fail-on", "fatal"], "'info', 'warning', 'error', 'critical'"),
         (["replay"], "Missing argument 'EVIDENCE'"),
         (["replay", "x", "--output", "evidence:y"], "'evidence' is not a format; formats are table, json"),
-        (["replay", "x", "--columns", "host,colour"], "'colour' is not a column; columns are host, gpus, driver"),
+        (["replay", "x", "--columns", "host,colour"], "'colour' is not a column; columns are host, gpus, link"),
         (["report"], "Missing argument 'RUN...'"),
         (["show"], "Missing argument 'HOST'"),
         (["show", "a", "run.json", "-i", "x"], "RUN and --inventory are two sources"),

@@ -78,6 +78,56 @@ def test_what_cannot_be_one_is_told(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json", "bad.json"]
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[" * 200_000, "run:1: not JSON: Expecting value"),
+        ('{"schema": "fleetcheck/run/1", "a": ' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deeply"),
+        (
+            '{"type": "run"}\n' + '{"a":' * 200_000 + "}" * 200_000,
+            "run:2: not JSON that can be read: nested too deeply",
+        ),
+        ('{"a": ' + "9" * 10_000 + "}", "a number with too many digits"),
+        ('{"schema": "\\ud800\\u001b[2J"}', "its schema is "),
+        ("\0" * 4096, "not JSON"),
+        ("", "not JSON"),
+        ("null", "not a JSON object"),
+    ],
+)
+def test_a_document_made_to_harm_is_a_line_and_a_two(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "run").write_text(text)
+    for args in (["report", "run"], ["show", "a", "run"], ["compare", "a", "b", "--run", "run"]):
+        done = call(tmp_path, *args)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr or "nested too deeply" in done.stderr
+        assert done.stderr.removesuffix("\n").isprintable()
+
+
+def test_a_document_of_any_size_is_not_read_into_memory(tmp_path: Path) -> None:
+    with (tmp_path / "run.json").open("wb") as stream:
+        stream.write(b'{"schema": "fleetcheck/run/1", "a": "')
+        stream.truncate(1 << 40)
+    done = call(tmp_path, "report", "run.json")
+    assert (done.returncode, done.stderr) == (2, "run.json: larger than 512 MB, more than is read of one run\n")
+
+
+def test_a_line_of_jsonl_may_hold_what_other_texts_take_for_its_end(tmp_path: Path) -> None:
+    text = formats.render(runs.run(runs.host("a", "timeout", message="one\u2028two\x85three")), "jsonl")
+    (tmp_path / "run").write_text(
+        "\n".join(json.dumps(json.loads(line), ensure_ascii=False) for line in text.splitlines())
+    )
+    done = call(tmp_path, "report", "run", "--format", "json")
+    assert json.loads(done.stdout)["hosts"][0]["message"] == "one\u2028two\x85three"
+
+
+def test_a_closed_standard_input_is_a_line_and_a_two(tmp_path: Path) -> None:
+    for args in (["report", "-"], ["hosts", "-i", "-"]):
+        shell = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-c", START, *args]
+        done = subprocess.run(shell, env=environ(tmp_path), capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.endswith(": standard input is closed\n")
+
+
 def test_runs_by_different_rules_do_not_become_one(tmp_path: Path) -> None:
     for name, chosen in (("a", ()), ("b", ("--select", "gpu"))):
         evidence = recording(tmp_path / f"{name}.e", [look(name)])
@@ -140,6 +190,18 @@ class TestShow:
         assert call(tmp_path, "show", "bad-timeout", path).returncode == 3
         alone = call(tmp_path, "show", "gpu18.lab", path, "--format", "json")
         assert reports.by_json(alone.stdout) == {"gpu18.lab": "checked"}
+
+    def test_the_sentence_names_what_causes_the_rest(self, tmp_path: Path) -> None:
+        findings = (
+            runs.finding("a", "fusion-would-crash", "critical", venv="/v", cause="csrc-decoy"),
+            runs.finding("a", "csrc-decoy", "error", venv="/v", cause="env-edited"),
+            runs.finding("a", "env-edited", "warning", venv="/v"),
+            runs.finding("a", "gpu-count", "error"),
+        )
+        path = document(tmp_path / "run.json", runs.run(runs.host("a", "findings"), findings=findings))
+        done = call(tmp_path, "show", "a", path)
+        assert done.stdout.startswith("a has 4 findings, the worst env-edited (critical): ")
+        assert "\nCRITICAL  env-edited\n" in done.stdout
 
     def test_a_host_that_is_not_there(self, tmp_path: Path) -> None:
         path = document(tmp_path / "run.json", RUN)

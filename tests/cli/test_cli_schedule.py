@@ -100,3 +100,11 @@ def test_units_are_written_and_taken_back(tmp_path: Path, inventory: Path) -> No
         assert verify.returncode == 0, verify.stderr
     gone = call(tmp_path, "schedule", "--remove", "--systemd", "--folder", folder)
     assert (gone.returncode, list(folder.iterdir())) == (0, [])
+
+
+@pytest.mark.parametrize("args", [["-i", "ada:83746512@gpu01"], ["-i", "fleet.yaml", "--", "ada:83746512@gpu01"]])
+def test_a_password_goes_into_no_crontab(tmp_path: Path, inventory: Path, args: list[str]) -> None:
+    done = call(tmp_path, "schedule", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("schedule: a host's name holds a password; an inventory holds no secrets; ")
+    assert "83746512" not in done.stderr

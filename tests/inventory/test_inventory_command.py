@@ -160,3 +160,39 @@ def test_a_waiver_of_an_unknown_rule(tmp_path: Path) -> None:
     assert done.stderr.startswith(
         f"{path}:3: waivers[0]: no rule is called csrc-mising; did you mean csrc-missing"
     )
+
+
+def through_a_pipe(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``fleetcheck hosts -i <(COMMAND)`` as a shell does."""
+    script = 'text=$1; shift; exec "$@" -i <(printf %s "$text")'
+    command = ["bash", "-c", script, "bash", text, sys.executable, "-m", "fleetcheck", "hosts", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_process_substitution() -> None:
+    for text in ("hosts: {g1: }\ngroups: {a: {hosts: 'g[2-3]'}}\n", "g1\ng[2-3]\n", "{'hosts': {'g[1-3]': {}}}\n"):
+        done = through_a_pipe(text, "--format", "json")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [target["name"] for target in json.loads(done.stdout)["targets"]] == ["g1", "g2", "g3"]
+
+
+def test_a_relative_path_in_a_pipe_begins_where_the_user_is() -> None:
+    done = through_a_pipe("hosts: {g1: {identity_file: key}}\n", "--format", "json")
+    assert json.loads(done.stdout)["targets"][0]["identity_file"] == str(Path.cwd() / "key")
+
+
+def test_what_another_program_reads_cannot_come_through_a_pipe() -> None:
+    for text, says in (
+        ("[web]\ng1 x=1\n", "Ansible reads an inventory from a path"),
+        ("Host g1\n", "ssh reads its config from a file"),
+        ("#!/bin/sh\n", "an executable cannot come through a pipe"),
+    ):
+        done = through_a_pipe(text, "--inventory-exec")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_nodeset_with_a_step_is_no_path() -> None:
+    done = hosts("-i", "gpu[0-6/3]", "--format", "json")
+    assert [target["name"] for target in json.loads(done.stdout)["targets"]] == ["gpu0", "gpu3", "gpu6"]

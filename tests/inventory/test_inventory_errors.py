@@ -78,7 +78,7 @@ def test_folders(tmp_path: Path) -> None:
     (tmp_path / "d.yaml").write_text("- x\n")
     a, b, c, d = (tmp_path / name for name in ("a.yaml", "b.yml", "c.yaml", "d.yaml"))
     assert errors_of(tmp_path) == [
-        f"{c}: cannot be read: No such file or directory",
+        f"{c}: cannot be read: a symbolic link to {tmp_path}/nowhere, which is not there",
         f"{b}:1:1: defaults: given twice (first in {a}:1)",
         f"{b}:2:9: hosts.gpu01: gpu01 is defined twice (first in {a}:2)",
         f"{b}:4:10: groups.g: the group is defined twice (first in {a}:3)",
@@ -90,14 +90,27 @@ def test_folders(tmp_path: Path) -> None:
     ("source", "line"),
     [
         ("/nowhere/site.yaml", "/nowhere/site.yaml: cannot be read: No such file or directory"),
-        ("site.yml", "site.yml: cannot be read: No such file or directory"),
+        ("other.yml", "other.yml: cannot be read: No such file or directory"),
         ("g[3-1]", "g[3-1]: neither an inventory file nor host names: bad range in g[3-1]: 3-1 runs backwards"),
+        ("./ste.yaml", "ste.yaml: cannot be read: No such file or directory; did you mean site.yaml?"),
+        (
+            "fleets/site.yaml",
+            "fleets/site.yaml: cannot be read: No such file or directory; did you mean fleet/site.yaml?",
+        ),
+        ("loop", "loop: cannot be read: Too many levels of symbolic links"),
+        ("loop/x", "loop/x: cannot be read: Too many levels of symbolic links"),
+        ("gone", "gone: cannot be read: a symbolic link to nowhere, which is not there"),
         ("-l", "-l: neither an inventory file nor host names: -l is no host name"),
         ("", "-i: neither an inventory file nor host names: no host is named"),
     ],
 )
 def test_sources_that_are_nothing(source: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "fleet").mkdir()
+    for path in (tmp_path / "site.yaml", tmp_path / "fleet" / "site.yaml"):
+        path.write_text("hosts: {a: }\n")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "gone").symlink_to("nowhere")
     with pytest.raises(InputError) as caught:
         load(source)
     assert str(caught.value) == line
