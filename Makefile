@@ -47,7 +47,7 @@ test: fetch
 
 test-matrix: $(VENV)/.developed
 	$(BIN)/python tests/support/fetch.py --all
-	$(BIN)/python -m pytest --all-packages $(PYTEST_FLAGS) tests/e2e/test_e2e_matrix.py tests/e2e/cron_daemon.py
+	$(BIN)/python -m pytest --all-packages $(PYTEST_FLAGS) tests/e2e/test_e2e_matrix.py tests/e2e/test_e2e_layout_installs.py tests/e2e/cron_daemon.py
 
 check: $(VENV)/.developed
 	$(BIN)/ruff check .
@@ -56,7 +56,7 @@ check: $(VENV)/.developed
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.developed
-	@for script in $(filter-out benchmarks/real_gpu.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/real_gpu.py benchmarks/imported.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 readme: $(VENV)/.developed
 	$(BIN)/python tests/support/readme.py

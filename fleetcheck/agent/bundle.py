@@ -20,13 +20,23 @@ from fleetcheck.version import __version__
 
 HOST = (
     "values", "processes", "system", "hardware", "kernel_log", "smi", "tools", "contain", "commands", "disk",
-    "proc", "startup", "serving", "caches", "find", "activate", "container", "deep", "jobs", "blanks", "gather",
+    "proc", "find", "startup", "serving", "caches", "activate", "container", "deep", "jobs", "blanks", "gather",
 )  # fmt: skip
-INSIDE = ("values", "system", "tools", "distributions", "cuts", "sources", "frameworks", "constant", "inside")
-IMPORTED = ("values", "imported")
+INSIDE = (
+    "values", "system", "tools", "distributions", "cuts", "sources", "frameworks", "constant",
+    "startfiles", "inside",
+)  # fmt: skip
+IMPORTED = ("values", "startfiles", "imported")
 TYPES_ONLY = ("__future__", "typing", "collections.abc")
 OLDEST = (3, 8)
 TOO_OLD = 97
+EDGE = "\f"
+# Compiled module by module: all as one text takes 3 to 7 MB more. The import holds for what is compiled below it;
+# an interpreter that does not know it has ended before.
+_EACH = """from __future__ import annotations
+for piece in text.split("\\f"): exec(compile(piece, "fleetcheck", "exec"))
+"""
+LOAD = f"exec(compile({_EACH!a}, 'fleetcheck', 'exec'))\ndel text, piece\n"
 _COMMENT = re.compile(r"  # [^\"']*\n\Z")  # no quote behind it, so that it is no part of a string
 _DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
 
@@ -58,7 +68,7 @@ def agent_text(request: Request, marker: str) -> str:
         f"if sys.version_info < {OLDEST}: sys.exit({TOO_OLD})\n"
         "import binascii, zlib\n"
         "def unpacked(text): return zlib.decompress(binascii.a2b_base64(text)).decode()\n"
-        f"exec(compile({packed(program(HOST))}, 'fleetcheck', 'exec'))\n"
+        f"text = {packed(program(HOST))}\n{LOAD}"
         f"main({fields!a}, {marker!a}, {__version__!a}, {packed(inside_text())}, {deep})\n"
     )
 
@@ -77,7 +87,7 @@ def inside_text() -> str:
         f"if sys.version_info < {OLDEST}:\n"
         '    os.write(4, (\'{"too_old": "%d.%d.%d"}\\n\\n\' % sys.version_info[:3]).encode())\n'
         "    sys.exit(0)\n"
-        f"exec(compile({program(INSIDE)!a}, 'fleetcheck', 'exec'))\n"
+        f"text = {program(INSIDE)!a}\n{LOAD}"
         "tell(4)\n"
     )
 
@@ -85,19 +95,18 @@ def inside_text() -> str:
 @cache
 def deep_text() -> str:
     """Return the program for the real import; the host's program appends the call, with its scratch folder."""
-    return (
-        "import sys\n"
-        f"if sys.version_info < {OLDEST}: sys.exit({TOO_OLD})\n"
-        f"exec(compile({program(IMPORTED)!a}, 'fleetcheck', 'exec'))\n"
-    )
+    return f"import sys\nif sys.version_info < {OLDEST}: sys.exit({TOO_OLD})\ntext = {program(IMPORTED)!a}\n{LOAD}"
 
 
 @cache
 def program(modules: tuple[str, ...]) -> str:
-    """Return the modules as one text: no line of comment, no docstring, no import of each other or for types."""
+    """Return the modules as one text: no line of comment, no docstring, no import of each other or for types.
+
+    Between two stands a form feed, which is a blank to Python.
+    """
     folder = files("fleetcheck.agent.program")
     texts = [stripped((folder / f"{name}.py").read_text(encoding="utf-8")) for name in modules]
-    joined = "from __future__ import annotations\n" + "".join(texts)
+    joined = EDGE.join(texts)
     names = _DEFINED.findall(joined)
     twice = {name for name in names if names.count(name) > 1}
     if twice:

@@ -20,11 +20,13 @@ class Request:
     """What the agent is asked on one host. Limits are seconds; ``max_bytes`` bounds the whole answer.
 
     ``venvs`` are paths or globs as the inventory gives them, ``discover`` holds ``running`` and ``usual``.
+    ``scan`` are files, folders and globs to search for written down paths of sources.
     """
 
     venvs: tuple[str, ...] = ()
     discover: tuple[str, ...] = ()
     sysroot: str = ""
+    scan: tuple[str, ...] = ()
     deep: bool = False
     host_limit: float = 120.0
     smi_limit: float = 60.0

@@ -14,7 +14,9 @@ from typing import Any
 
 from fleetcheck.errors import FleetcheckError
 
-NAME = re.compile(r"agent|system|driver|pci|toolkits|kernel|processes|caches|venvs|(?:venv|deep)/\d{1,3}|smi|end")
+NAME = re.compile(
+    r"agent|system|driver|pci|toolkits|kernel|processes|caches|scan|venvs|(?:venv|deep)/\d{1,3}|smi|end"
+)
 HEADER = re.compile(rb" ([a-z]{1,16}(?:/\d{1,3})?) (\d{1,9}) ([0-9a-f]{8}|cksum:\d{1,10})\n")
 HEADER_BYTES = 64
 DEEPEST = 24
@@ -170,7 +172,7 @@ def parse(payload: bytes) -> dict[str, Any]:
     containers = payload.count(b"[") + payload.count(b"{")
     if containers > MOST_CONTAINERS or payload.count(b",") > MOST_VALUES:
         raise ValueError("too many values")
-    value = json.loads(payload.decode("ascii"), parse_constant=_refuse, parse_float=_finite)
+    value = _DECODER.decode(payload.decode("ascii"))
     if not isinstance(value, dict):
         raise ValueError("not an object")  # noqa: TRY004  one error for all that is not a part
     surrogates = rb"\u" in payload and re.search(rb"\\u[dD][89a-fA-F]", payload) is not None
@@ -197,6 +199,9 @@ def _finite(text: str) -> float:
     if number - number != 0:
         raise ValueError("a number without bounds")
     return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 def _mend(container: dict[str, Any] | list[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from posixpath import normpath
-from typing import Any
+from typing import Any, Literal
 
 from fleetcheck.facts import releases, shape
 from fleetcheck.facts.records import CsrcState
@@ -21,17 +21,21 @@ class Csrc:
     real: str | None = None
     missing: tuple[str, ...] = ()
     missing_count: int = 0
+    basis: Literal["recorded", "names"] | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """Names of files that were looked at under csrc, relative to it.
 
-    ``every_trtllm`` is True where each file ``trtllm_*`` that is there would be among them.
+    ``every_trtllm`` is True where each file ``trtllm_*`` that is there would be among them. ``by_names`` is True
+    where no RECORD is to be expected, as in a checkout: then the names that a release must have decide.
     """
 
     names: frozenset[str] = frozenset()
     every_trtllm: bool = False
+    by_names: bool = False
 
 
 def folder(
@@ -48,30 +52,38 @@ def folder(
     if error in ("ENOENT", "ENOTDIR") or (entry.get("exists") is False and not error):
         return Csrc("missing", real, missing, count)
     if error or entry.get("exists") is not True or files is None:
-        return Csrc("unreadable" if error else "unknown", real)
+        return Csrc("unreadable" if error else "unknown", real, error=error)
     if files == 0:
         return Csrc("empty", real, missing, count)
     if listed:
-        return Csrc("incomplete" if count else "complete", real, missing, count)
-    if listed is None and _linked(entries, entry, files):
-        return Csrc("complete", real)
+        return Csrc("incomplete" if count else "complete", real, missing, count, "recorded")
+    link = _linked(entries, entry, files) if listed is None else None
+    if link is not None:
+        missing = shape.texts(link.get("missing"), MAX_NAMES)
+        count = max(shape.integer(link.get("missing_count")) or 0, len(missing))
+        return Csrc("incomplete" if count else "complete", real, missing, count, "recorded")
     return _by_version(entry, real, files, version, seen)
 
 
-def _linked(entries: Sequence[Mapping[str, Any]], entry: Mapping[str, Any], files: int) -> bool:
-    """Return whether ``entry`` is the folder behind a package that is a tree of links (uv's link mode).
+def _linked(
+    entries: Sequence[Mapping[str, Any]], entry: Mapping[str, Any], files: int
+) -> Mapping[str, Any] | None:
+    """Return the entry of a tree of links (uv's link mode) that ``entry`` is the folder behind, or None.
 
-    RECORD speaks of the links: they lead to all that it lists, and there are as many as files behind them.
+    RECORD speaks of the links: they lead to what it lists, and there are as many as files behind them.
     """
-    others = [other for other in entries if other is not entry and shape.integer(other.get("listed"))]
-    return any(
-        other.get("exists") is True
-        and not other.get("error")
-        and shape.integer(other.get("missing_count")) == 0
-        and shape.integer(other.get("extra_count")) == 0
-        and shape.integer(other.get("files")) == files
-        for other in others
-    )
+    for other in entries:
+        listed = shape.integer(other.get("listed"))
+        if (
+            other is not entry
+            and listed
+            and other.get("exists") is True
+            and not other.get("error")
+            and shape.integer(other.get("extra_count")) == 0
+            and shape.integer(other.get("files")) == files
+        ):
+            return other
+    return None
 
 
 def _by_version(entry: Mapping[str, Any], real: str | None, files: int, version: str | None, seen: Seen) -> Csrc:
@@ -79,11 +91,14 @@ def _by_version(entry: Mapping[str, Any], real: str | None, files: int, version:
     needed = releases.csrc_files(version)
     names = seen.names | set(shape.texts(entry.get("extra"), MAX_NAMES))
     missing = tuple(name for name in needed if name not in names)
-    if needed and not missing:
-        return Csrc("complete", real)
     whole = len(names) >= files
     certain = tuple(name for name in missing if whole or (seen.every_trtllm and name.startswith("trtllm_")))
-    return Csrc("incomplete", real, certain, len(certain)) if certain else Csrc("unknown", real)
+    if certain:
+        return Csrc("incomplete", real, certain, len(certain), "names")
+    if needed and not missing and seen.by_names:
+        return Csrc("complete", real, basis="names")
+    why = "no RECORD lists its files" if needed else "no RECORD lists its files, and the release is not known"
+    return Csrc("unknown", real, error=why)
 
 
 def find(

@@ -13,6 +13,7 @@ from fleetcheck.facts.expressions import EXPRESSIONS, MAX_LENGTH, File, Module, 
 
 MAX_STEPS = 20_000
 MAX_DEPTH = 12
+BUILTINS = ("str", "tuple", "list")
 _MISSING = object()
 # The local in which every release computes its arch folder's name from the GPUs.
 ARCH = "arch"
@@ -135,8 +136,8 @@ class Frame:
                     raise Unknown(name)
                 return found
             frame = frame.parent
-        if name == "str":
-            return Module("str")
+        if name in BUILTINS:
+            return Module(name)
         raise Unknown(name)
 
     def call(self, function: ast.FunctionDef, arguments: list[Any]) -> Any:

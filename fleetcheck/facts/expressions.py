@@ -83,6 +83,13 @@ def _sequence(scope: Scope, node: ast.List | ast.Tuple) -> list[Any]:
     return [scope.value(item) for item in node.elts]
 
 
+def _comprehension(scope: Scope, node: ast.GeneratorExp | ast.ListComp) -> list[Any]:
+    # Over nothing it is nothing, whatever it asks of each: FLASHINFER_AOT_DIRS of 0.7.x without a jit-cache.
+    if scope.value(node.generators[0].iter) == []:
+        return []
+    raise Unknown("comprehension")
+
+
 def _binary(scope: Scope, node: ast.BinOp) -> Any:
     left, right = scope.value(node.left), scope.value(node.right)
     path = isinstance(left, PurePosixPath) or isinstance(right, PurePosixPath)
@@ -229,6 +236,8 @@ def _known(scope: Scope, name: str, arguments: list[Any]) -> Any:
             return str(_expand(scope, PurePosixPath(arguments[0])))
         case "os.path.realpath" | "os.path.abspath" if paths:
             return str(_resolved(scope, PurePosixPath(arguments[0])))
+        case "tuple" | "list" if len(arguments) == 1 and isinstance(arguments[0], list):
+            return list(arguments[0])
         case "os.fspath" | "str" if paths and len(arguments) == 1:
             return str(arguments[0])
         case "importlib.util.find_spec" if len(arguments) == 1 and arguments[0] in scope.world.packages:
@@ -276,6 +285,8 @@ EXPRESSIONS: dict[type[ast.expr], Callable[[Scope, Any], Any]] = {
     ast.Constant: _constant,
     ast.List: _sequence,
     ast.Tuple: _sequence,
+    ast.GeneratorExp: _comprehension,
+    ast.ListComp: _comprehension,
     ast.BinOp: _binary,
     ast.JoinedStr: _formatted,
     ast.IfExp: _conditional,

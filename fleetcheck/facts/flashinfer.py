@@ -12,10 +12,11 @@ from packaging.utils import canonicalize_name
 
 from fleetcheck.facts import csrc, flashinfer_env, shape, source, toolchain
 from fleetcheck.facts.expressions import World
-from fleetcheck.facts.records import FileFact, FlashInfer, Install
+from fleetcheck.facts.records import FileFact, FlashInfer, Hidden, Install, StartFile
 
 ENV = "jit/env.py"
 MAX_FILES = 200
+MAX_STARTS = 50
 RECORDS = ("match", "mismatch", "unlisted", "missing", "no-record", "unreadable")
 
 
@@ -33,6 +34,19 @@ def files(package: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the looked-at files of a package by their names relative to its root."""
     entries = [shape.mapping(item) for item in shape.items(package.get("files"))]
     return {name: entry for entry in entries if (name := shape.name(entry.get("name")))}
+
+
+def resolved(package: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the package without the metadata folders of the environment's own copy, where another is in front."""
+    own = shape.name(shape.mapping(package.get("hidden")).get("path"))
+    if own is None:
+        return package
+    dists = [
+        dist
+        for dist in shape.items(package.get("dists"), 50)
+        if dirname(shape.name(shape.mapping(dist).get("dir")) or "") != dirname(own)
+    ]
+    return {**package, "dists": dists}
 
 
 def distributions(package: Mapping[str, Any]) -> dict[str, str]:
@@ -77,26 +91,59 @@ def flashinfer(package: Mapping[str, Any], around: Around) -> FlashInfer:
     # An environment behind a link: FlashInfer names the link's target, the agent looked through the link.
     behind = bool(root and base and csrc_dir and csrc_dir.startswith(f"{base}/"))
     alias = f"{root}{csrc_dir[len(base) :]}" if behind and csrc_dir and base else None
-    state = csrc.folder(entries, csrc_dir, alias, shown, _below(package, (root, base), csrc_dir))
+    install = _install(package, root)
+    env_record = _record(env_file) if env_file else "missing"
+    default = f"{base}/data/csrc" if base else None
+    # A folder that an edited env.py names has no RECORD either, and other rules tell of the edit.
+    by_names = install in ("editable", "source") or (default is not None and csrc_dir != default)
+    below = _below(package, (root, base), csrc_dir, by_names=by_names)
+    state = csrc.folder(entries, csrc_dir, alias, shown, below)
+    if csrc_dir is None and env_record == "unreadable":
+        state = csrc.Csrc("unreadable", error=f"{ENV}: {constants.error}")
+    start_files = _start_files(package)
     fake = csrc.decoy(entries, root, csrc_dir, state.real) or csrc.decoy(entries, base, csrc_dir, state.real)
     return FlashInfer(
         version=shown,
         root=root,
         csrc_dir=csrc_dir,
         csrc_real=state.real,
-        csrc_default=f"{base}/data/csrc" if base else None,
+        csrc_default=default,
         csrc_state=state.state,
         csrc_missing=state.missing,
         csrc_missing_count=state.missing_count,
+        csrc_basis=state.basis,
+        csrc_error=state.error,
         decoy=fake[0] if fake else None,
         decoy_files=fake[1] if fake else None,
+        # What runs before a program's first line may set the folder anew: then the files tell what is likely.
+        basis="guessed" if any(one.word == "FLASHINFER_CSRC_DIR" for one in start_files) else "resolved",
         constants=dict(constants.values),
-        env_record=_record(env_file) if env_file else "missing",
+        env_record=env_record,
         env_error=constants.error,
         modified=_modified(by_name, entries, (root, base)),
         files=tuple(_fact(name, entry) for name, entry in list(by_name.items())[:MAX_FILES]),
-        install=_install(package, root),
+        install=install,
+        hidden=_hidden(package),
+        start_files=start_files,
     )
+
+
+def _hidden(package: Mapping[str, Any]) -> Hidden | None:
+    said = shape.mapping(package.get("hidden"))
+    path, by = shape.name(said.get("path")), said.get("by")
+    return Hidden(by=by, path=path) if path and by in ("activation", "start-up") else None
+
+
+def _start_files(package: Mapping[str, Any]) -> tuple[StartFile, ...]:
+    """Return what start-up files touch. That one changes the path counts where another package came in front."""
+    moved = shape.mapping(package.get("hidden")).get("by") == "start-up"
+    found = []
+    for raw in shape.items(package.get("start_files"), MAX_STARTS):
+        item = shape.mapping(raw)
+        file, word = shape.name(item.get("file")), item.get("word")
+        if file and (word in ("FLASHINFER_CSRC_DIR", "flashinfer") or (word == "sys.path" and moved)):
+            found.append(StartFile(file=file, line=shape.integer(item.get("line"), 1), word=word))
+    return tuple(found)
 
 
 def _world(running: str | None, around: Around) -> World:
@@ -118,7 +165,9 @@ def _constants(entry: Mapping[str, Any], file: str | None, world: World) -> flas
     return flashinfer_env.constants(text, shape.name(entry.get("path")) or file, file, world)
 
 
-def _below(package: Mapping[str, Any], parents: tuple[str | None, str | None], csrc_dir: str | None) -> csrc.Seen:
+def _below(
+    package: Mapping[str, Any], parents: tuple[str | None, str | None], csrc_dir: str | None, *, by_names: bool
+) -> csrc.Seen:
     """What was looked at below csrc; ``parents`` are the package's root, and the one that env.py starts from."""
     inside = next(
         (csrc_dir[len(p) + 1 :] for p in parents if p and csrc_dir and csrc_dir.startswith(p + "/")), None
@@ -133,7 +182,7 @@ def _below(package: Mapping[str, Any], parents: tuple[str | None, str | None], c
     # The agent tells of each watched file that does not match RECORD: without a RECORD, of each.
     unrecorded = all(entry.get("record") == "no-record" for entry in by_name.values())
     every = unrecorded and inside == "data/csrc" and not package.get("error") and bool(there)
-    return csrc.Seen(there, every)
+    return csrc.Seen(there, every, by_names)
 
 
 def _modified(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from fleetcheck.facts import shape
@@ -29,7 +30,24 @@ class Constants:
 
 
 def constants(text: str, path: str, real: str, world: World) -> Constants:
-    """Evaluate the text of ``jit/env.py``, found at ``path``, which is ``real`` without links."""
+    """Evaluate the text of ``jit/env.py``, found at ``path``, which is ``real`` without links.
+
+    In a fleet most hosts have the same text among the same things: it is evaluated once for all of them.
+    """
+    env = None if world.env is None else tuple(sorted(world.env.items()))
+    return _evaluated(text, (path, real), env, tuple(sorted(world.packages.items())), (world.arch, world.version))
+
+
+@lru_cache(maxsize=64)
+def _evaluated(
+    text: str,
+    places: tuple[str, str],
+    env: tuple[tuple[str, str], ...] | None,
+    packages: tuple[tuple[str, bool], ...],
+    detected: tuple[str | None, str | None],
+) -> Constants:
+    world = World(None if env is None else dict(env), *detected, dict(packages))
+    path, real = places
     tree = parse(text)
     if isinstance(tree, str):
         return Constants(error=tree)

@@ -20,7 +20,12 @@ from fleetcheck.facts.source import assigned, parse, statements
 
 Kind = Literal["call", "next-layer", "backend", "auto-enable"]
 PINNED = ("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache")
-PCIE_IPC = "srt/distributed/device_communicators/pcie_ipc_ar.py"
+PCIE_IPC = {
+    "sglang": "srt/distributed/device_communicators/pcie_ipc_ar.py",
+    "vllm": "distributed/device_communicators/flashinfer_pcie_ipc_all_reduce.py",
+}
+# It came with the handler that catches FlashInfer's refusal, here and in the pass.
+FALLS_BACK = "distributed/device_communicators/flashinfer_all_reduce.py"
 SIZES = "FI_ALLREDUCE_FUSION_MAX_SIZE_MB"
 SWITCHES = ("enable_flashinfer_allreduce_fusion", "flashinfer_allreduce_fusion_backend")
 GATES: Mapping[str, tuple[Kind, reach.Goal]] = {
@@ -56,7 +61,8 @@ def framework(
         modified=tuple(sorted(f for f, entry in files.items() if entry.get("record") in ("mismatch", "missing"))),
         files=tuple(_fact(file, entry) for file, entry in files.items() if entry.get("record") == "mismatch"),
         verified=None if not records else bool(records & {"match", "mismatch", "missing"}),
-        pcie_ipc=(PCIE_IPC in files) if name == "sglang" and files else None,
+        pcie_ipc=(PCIE_IPC[name] in files) if name in PCIE_IPC and files else None,
+        falls_back=name == "vllm" and files.get(FALLS_BACK, {}).get("record", "missing") != "missing",
     )
 
 

@@ -49,13 +49,15 @@ def fusion(
     text = None if header.get("record") == "missing" else shape.source(header.get("text"))
     doubt = _header_doubt(header, text)
     guarded = None if text is None or doubt else guards.count(text, capabilities)
-    error = reading.error
+    error, error_file = reading.error, reading.file
     if reading.state in ("read", "no-gate"):
         # What the gate is called on stands there: an edited one may admit anything.
         context = files.get(CONTEXT, {}).get("record") == "mismatch"
         error = f"{CONTEXT}, which applies the gate, was edited" if context else None
+        error_file = CONTEXT
     verdict: FusionVerdict = "unreadable" if error else _verdict(reading, guarded, version, capabilities, doubt)
-    error = error or (doubt if verdict == "unreadable" else None)
+    if error is None and verdict == "unreadable":
+        error, error_file = doubt, guards.HEADER
     return Fusion(
         verdict=verdict,
         effective=effective(verdict, callers, capabilities),
@@ -63,6 +65,7 @@ def fusion(
         gate_state=reading.state,
         gate_file=reading.file,
         gate_error=error,
+        error_file=error_file if error else None,
         guards=guarded,
         gates=every,
         frameworks={caller.name: caller.version for caller in callers},
@@ -148,14 +151,16 @@ def _of_framework(
     if not framework.gates:
         auto = framework.name == "sglang" and releases.sglang_auto_enables(framework.version)
         return "off" if refuses and not auto else "unknown"
+    if refuses and framework.falls_back:
+        return "off"
     if framework.admits is None or not majors:
         return "unknown"
-    calls = majors & set(framework.admits)
+    own = [process for process in processes or () if process.server == framework.name]
+    calls = majors if any(map(requests.sized, own)) else majors & set(framework.admits)
     if refuses and calls and majors & set(framework.auto_enables or ()) & calls:
         return "would-crash"
     if not calls:
         return "off"
-    own = [process for process in processes or () if process.server == framework.name]
     auto = framework.auto_enables is None or bool(majors & set(framework.auto_enables))
     wanted = {requests.wanted(process, auto=auto) for process in own}
     if not wanted or None in wanted:

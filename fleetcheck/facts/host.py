@@ -47,7 +47,9 @@ def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None
         unmatched=shape.texts(listed.get("unmatched"), 200),
         caches=caches.caches(parts["caches"]) if isinstance(parts.get("caches"), dict) else None,
         processes=serving,
-        named_csrc=processes.named_csrc(parts.get("processes")),
+        named_csrc=(*processes.named_csrc(parts.get("processes")), *processes.named_csrc(parts.get("scan"))),
+        scanned=shape.integer(shape.mapping(parts.get("scan")).get("files")),
+        scan_unread=processes.scan_unread(parts.get("scan")),
         processes_unread=processes.unread(parts.get("processes")),
     )
 

@@ -81,11 +81,11 @@ class Process(Fact):
 
 
 class NamedCsrc(Fact):
-    """A path of CUDA sources that is written down in a file which starts what serves."""
+    """A path of CUDA sources that is written down: in a file which starts what serves, or one of ``scan:``."""
 
     file: str
     line: int | None = None
-    kind: Literal["unit", "script", "environment"] = "script"
+    kind: Literal["unit", "script", "environment", "scan"] = "script"
     path: str
 
 

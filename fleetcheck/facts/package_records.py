@@ -40,6 +40,21 @@ class Shadow(Fact):
     path: str
 
 
+class Hidden(Fact):
+    """The environment's own copy of a package, before which another one comes: put there ``by`` what."""
+
+    by: Literal["activation", "start-up"]
+    path: str
+
+
+class StartFile(Fact):
+    """A line of a file that Python runs at every start; ``word`` is what it names (``sys.path``: any change)."""
+
+    file: str
+    line: int | None = None
+    word: Literal["FLASHINFER_CSRC_DIR", "flashinfer", "sys.path"] = "flashinfer"
+
+
 class FlashInfer(Fact):
     """FlashInfer as one environment's interpreter would resolve it.
 
@@ -58,6 +73,10 @@ class FlashInfer(Fact):
     csrc_missing: tuple[str, ...] = ()
     """Files under csrc that RECORD lists, or the version needs, and that are absent (bounded)."""
     csrc_missing_count: int = 0
+    csrc_basis: Literal["recorded", "names"] | None = None
+    """What vouches for the state: RECORD's list of files, or the names that the release must have."""
+    csrc_error: str | None = None
+    """Why the state is ``unknown`` or ``unreadable``, where a reason is known."""
     decoy: str | None = None
     """A hand-made ``<package root>/csrc`` that FlashInfer never reads."""
     decoy_files: int | None = None
@@ -76,6 +95,10 @@ class FlashInfer(Fact):
     distributions: tuple[Distribution, ...] = ()
     """Every metadata folder of it that is there; more than one is what a broken upgrade leaves."""
     shadows: tuple[Shadow, ...] = ()
+    hidden: Hidden | None = None
+    """The environment's own FlashInfer where this one comes before it."""
+    start_files: tuple[StartFile, ...] = ()
+    """Where files that Python runs at every start touch FlashInfer. They are read, never run."""
     companions: tuple[Distribution, ...] = ()
     """flashinfer-cubin, flashinfer-jit-cache and the providers of the latter."""
     prebuilt: tuple[str, ...] = ()
@@ -125,7 +148,9 @@ class Framework(Fact):
     """The same files, with what they are."""
     verified: bool | None = None
     pcie_ipc: bool | None = None
-    """Whether it can use FlashInfer's all-reduce over PCIe (sglang 0.5.22 and newer, off by default)."""
+    """Whether it can use FlashInfer's all-reduce over PCIe (sglang from 0.5.22 on, vLLM 0.33), off by default."""
+    falls_back: bool = False
+    """Whether it goes on without the fusion where FlashInfer refuses (vLLM from 0.17 on), instead of ending."""
 
 
 class Fusion(Fact):
@@ -141,6 +166,8 @@ class Fusion(Fact):
     gate_state: Literal["read", "no-gate", "absent", "unreadable"] = "unreadable"
     gate_file: str | None = None
     gate_error: str | None = None
+    error_file: str | None = None
+    """The file that ``gate_error`` speaks of, relative to the package; it may be another than the gate's."""
     guards: int | None = None
     gates: dict[str, tuple[int, ...] | None] = Field(default_factory=dict)
     frameworks: dict[str, str | None] = Field(default_factory=dict)

@@ -37,14 +37,23 @@ def processes(part: object, gpus: Sequence[GpuProcess] = (), places: Places | No
 
 
 def named_csrc(part: object) -> tuple[NamedCsrc, ...]:
-    """Return the paths of sources that units and start scripts name."""
+    """Return the paths of sources that files name: of the part ``processes``, or of ``scan``."""
     found = []
     for raw in shape.items(shape.mapping(part).get("named"), MAX_PROCESSES):
         item = shape.mapping(raw)
         file, path, kind = shape.name(item.get("file")), shape.name(item.get("path")), item.get("kind")
-        if file and path and kind in ("unit", "script", "environment"):
+        if file and path and kind in ("unit", "script", "environment", "scan"):
             found.append(NamedCsrc(file=file, line=shape.integer(item.get("line"), 1), kind=kind, path=path))
     return tuple(found)
+
+
+def scan_unread(part: object) -> tuple[str, ...]:
+    """Return, as lines, what of the part ``scan`` was not there, could not be read, or was left out."""
+    whole = shape.mapping(part)
+    lines = [f"{path} matches nothing" for path in shape.texts(whole.get("unmatched"), 100)]
+    lines += [line for raw in shape.texts(whole.get("errors"), 20) if (line := shape.line(raw, 400))]
+    cut = shape.line(whole.get("truncated"))
+    return (*lines, *((cut,) if cut else ()))
 
 
 def unread(part: object) -> tuple[str, ...]:

@@ -29,8 +29,10 @@ from fleetcheck.facts.package_records import (
     Fusion,
     FusionEffective,
     FusionVerdict,
+    Hidden,
     Install,
     Shadow,
+    StartFile,
     Torch,
 )
 from fleetcheck.facts.venv_records import Toolchain, Toolkit, Venv, VenvState
@@ -59,6 +61,7 @@ __all__ = [
     "GpuProcess",
     "GpuState",
     "Gpus",
+    "Hidden",
     "HostFacts",
     "Install",
     "Library",
@@ -67,6 +70,7 @@ __all__ = [
     "Process",
     "Shadow",
     "Slowdown",
+    "StartFile",
     "System",
     "Toolchain",
     "Toolkit",
@@ -94,5 +98,9 @@ class HostFacts(Fact):
     caches: tuple[Cache, ...] | None = None
     processes: tuple[Process, ...] | None = None
     named_csrc: tuple[NamedCsrc, ...] = ()
+    scanned: int | None = None
+    """How many files of ``scan:`` were searched; None where none were asked for, or no answer came."""
+    scan_unread: tuple[str, ...] = ()
+    """What of ``scan:`` was not there, could not be read, or was left out, a line each."""
     processes_unread: tuple[str, ...] = ()
     """Processes that may serve and could not be looked at, with the reason."""

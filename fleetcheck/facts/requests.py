@@ -9,6 +9,8 @@ FORBIDS = ("--enforce-disable-flashinfer-allreduce-fusion", "--disable-flashinfe
 TENSOR_PARALLEL = ("--tp", "--tp-size", "--tensor-parallel-size", "-tp")
 PASSES = ("fuse_allreduce_rms", "enable_fi_allreduce_fusion")
 """The names of vLLM's pass in ``--compilation-config``, new and old."""
+SIZE = "fi_allreduce_fusion_max_size_mb"
+"""The size of ``--compilation-config`` that takes the place of vLLM's own table, also where this has none."""
 
 
 def wanted(process: Process, *, auto: bool) -> bool | None:
@@ -29,3 +31,8 @@ def wanted(process: Process, *, auto: bool) -> bool | None:
     if any(name in flags for name in ASKS):
         return True
     return None if auto else False
+
+
+def sized(process: Process) -> bool:
+    """Return whether vLLM was given a size, so that its table of GPUs does not count."""
+    return process.server == "vllm" and SIZE in process.flags

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from posixpath import dirname, normpath
 from typing import Any
 
@@ -136,6 +137,7 @@ def _nvcc_version(item: Mapping[str, Any]) -> str | None:
     return named.group(1) if named else None
 
 
+@lru_cache(maxsize=1024)
 def parsed(version: str | None) -> Version | None:
     """Return a version as PEP 440 has it, or None."""
     try:
@@ -156,7 +158,9 @@ def arch_folder(
     if flashinfer is None or env is None:
         return None
     if flashinfer < Version("0.4.0"):
-        if "TORCH_CUDA_ARCH_LIST" in env or "CUDA_VISIBLE_DEVICES" in env or not capabilities:
+        if given := env.get("TORCH_CUDA_ARCH_LIST"):
+            return _torch_folder(given)
+        if "CUDA_VISIBLE_DEVICES" in env or not capabilities:
             return None
         return "_".join(sorted({capability.replace(".", "") for capability in capabilities}))
     listed = env.get("FLASHINFER_CUDA_ARCH_LIST")
@@ -170,6 +174,14 @@ def arch_folder(
             return None
         names.add((int(match.group(1)), minor))
     return "_".join(f"{major}{minor}" for major, minor in sorted(names))
+
+
+def _torch_folder(listed: str) -> str | None:
+    """Return what those releases make of a list that torch reads: its names go, and so do all letters."""
+    wanted = listed.replace(" ", ";").split(";")
+    numbers = [re.fullmatch(r"(\d{1,2})\.(\d)[a-z]?(?:\+PTX)?", one) for one in wanted]
+    found = {match[1] + match[2] for match in numbers if match}
+    return "_".join(sorted(found)) if all(numbers) else None
 
 
 def _minor(flashinfer: Version, match: re.Match[str], nvcc: str | None, *, typed: bool) -> str | None:

@@ -43,7 +43,8 @@ def venv(item: Mapping[str, Any], part: object, host: HostView) -> Venv:
     told = own.get("state") if own else item.get("state")
     activation, interpreter = shape.mapping(own.get("activation")), shape.mapping(own.get("interpreter"))
     packages = {
-        name: shape.mapping(value) for name, value in list(shape.mapping(own.get("packages")).items())[:50]
+        name: fi.resolved(shape.mapping(value))
+        for name, value in list(shape.mapping(own.get("packages")).items())[:50]
     }
     state, error = _state(told, own, packages)
     env = _environment(activation, host.system)

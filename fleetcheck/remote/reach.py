@@ -180,6 +180,7 @@ def request_for(target: Target, settings: Settings, seconds: float) -> Request:
         venvs=tuple(item.path for item in items if isinstance(item, VenvItem)),
         discover=tuple(item for item in items if not isinstance(item, VenvItem)),
         sysroot=target.sysroot,
+        scan=target.scan,
         deep=settings.deep,
         host_limit=max(0.5, seconds - min(3.0, seconds / 10)),
         smi_limit=min(settings.limits.smi, seconds),

@@ -23,6 +23,7 @@ from fleetcheck.rules import (
     serving,
     shadows,
     toolchain,
+    unreadable,
     venv,
     waivers,
 )
@@ -31,6 +32,7 @@ from fleetcheck.rules.rule import Rule
 FAMILIES = ("csrc", "venv", "fusion", "toolchain", "gpu", "policy", "fleet")
 _ALL = (
     *csrc.RULES,
+    *unreadable.RULES,
     *shadows.RULES,
     *caches.RULES,
     *hardcoded.RULES,

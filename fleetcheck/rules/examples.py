@@ -101,6 +101,18 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {},
         host(venv({"shadows": [{"by": "PYTHONPATH", "path": "/root/flashinfer/flashinfer"}]})),
     ),
+    "csrc-startup": (
+        {},
+        host(
+            venv({"start_files": [{"file": f"{SITE}/sitecustomize.py", "line": 3, "word": "FLASHINFER_CSRC_DIR"}]})
+        ),
+    ),
+    "csrc-unreadable": (
+        {},
+        host(
+            venv({"csrc_dir": None, "csrc_state": "unreadable", "env_record": "unreadable", "env_error": "EACCES"})
+        ),
+    ),
     "cubins-lack-arch": (
         {},
         host(

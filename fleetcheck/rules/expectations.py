@@ -255,6 +255,16 @@ def unexamined(look: Look) -> Iterator[Gap]:
             yield Gap(key, "unchecked", expected, None, why)
 
 
+def scan_gaps(look: Look) -> Iterator[Gap]:
+    """Yield what of the inventory's ``scan`` was not searched."""
+    if not look.target.scan:
+        return
+    if look.facts.scanned is None:
+        yield Gap("scan", "unchecked", list(look.target.scan), None, "no answer came back")
+    for line in look.facts.scan_unread:
+        yield Gap("scan", "unchecked", list(look.target.scan), None, text.brief(line))
+
+
 def gaps(look: Look) -> Iterator[Gap]:
     """Yield every expectation of this host that is not known to be met."""
     yield from gpu_gaps(look)
@@ -264,5 +274,6 @@ def gaps(look: Look) -> Iterator[Gap]:
     yield from fusion_gaps(look)
     yield from nvcc_gaps(look)
     yield from file_gaps(look)
+    yield from scan_gaps(look)
     yield from misplaced(look)
     yield from unexamined(look)

@@ -17,6 +17,12 @@ PR = "https://github.com/flashinfer-ai/flashinfer/pull/3903"
 SGLANG_PR = "https://github.com/sgl-project/sglang/pull/32330"
 SGLANG_CRASH = "https://github.com/sgl-project/sglang/issues/15650"
 GATE = "package-modified/gate"
+LOOK_AT_GATE = "grep -n -A 20 'def gen_trtllm_comm_module'"
+LOOKS = {
+    "compilation_context.py": "grep -n -A 30 'def get_nvcc_flags_list'",
+    "data/include/flashinfer/comm/trtllm_allreduce.cuh": "grep -n __CUDA_ARCH",
+}
+"""How to look at the file that keeps the gate from being told."""
 
 
 def judged(look: Look, verdict: str) -> Iterator[tuple[Venv, Fusion]]:
@@ -56,6 +62,12 @@ def gate_path(venv: Venv) -> str | None:
     gate = venv.fusion.gate_file if venv.fusion is not None else None
     root = venv.flashinfer.root if venv.flashinfer is not None else None
     return f"{root}/{gate}" if gate and root and not gate.startswith("/") else gate
+
+
+def package_path(venv: Venv, name: str) -> str:
+    """Return the path of a file of FlashInfer."""
+    root = venv.flashinfer.root if venv.flashinfer is not None else None
+    return f"{root}/{name}" if root else name
 
 
 def back_to_release(venv: Venv) -> tuple[str, ...]:
@@ -214,24 +226,27 @@ def fusion_patched(look: Look) -> Iterator[Hit]:
         "Gate: the list of GPU generations (majors: the 12 of compute capability 12.0) that FlashInfer compiles "
         "a module for. It is read from `gen_trtllm_comm_module` without running it. A file that is no longer "
         "Python (a bad patch), a list that is computed, or a file that may not be read leaves it "
-        "unknown."
+        "unknown. So does an edit of `compilation_context.py`, which applies the list, or of the header with the "
+        "guards, that cannot be followed."
     ),
-    remedy="Look at the function; if it was patched, keep a copy and install the same version again.",
+    remedy="Look at the file; if it was patched, keep a copy and install the same version again.",
     references=(PR,),
     causes=(GATE, "expectation-unchecked/allreduce_fusion"),
 )
 def fusion_gate_unreadable(look: Look) -> Iterator[Hit]:
     """Fire where the file is there and its gate could not be read."""
     for venv, fusion in judged(look, "unreadable"):
-        path = gate_path(venv)
+        cause = fusion.error_file if fusion.error_file not in (None, fusion.gate_file) else None
+        path = gate_path(venv) if cause is None else package_path(venv, cause)
+        said = "could not be read from" if cause is None else "could not be told, because of"
         yield Hit(
-            f"The gate of {package(venv)} could not be read from {text.brief(path, 'its files')}: "
+            f"The gate of {package(venv)} {said} {text.brief(path, 'its files')}: "
             f"{text.brief(fusion.gate_error)}.",
             venv=venv.path,
             seen=fusion.gate_error,
             basis="resolved",
             remedy=(
-                *((f"grep -n -A 20 'def gen_trtllm_comm_module' {text.quote(path)}",) if path else ()),
+                *((f"{LOOKS.get(cause or '', LOOK_AT_GATE)} {text.quote(path)}",) if path else ()),
                 *((text.keep(path),) if path else ()),
                 text.reinstall(venv, venv.flashinfer),
                 text.RESTART,

@@ -11,7 +11,12 @@ from fleetcheck.rules.csrc import ENV_PY, aliases
 from fleetcheck.rules.rule import Hit, Look, rule
 
 UNITS = "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html"
-KINDS = {"unit": "The unit file", "script": "The start script", "environment": "The file of variables"}
+KINDS = {
+    "unit": "The unit file",
+    "script": "The start script",
+    "environment": "The file of variables",
+    "scan": "The file",
+}
 
 
 def read_by(look: Look, path: str) -> bool:
@@ -39,13 +44,14 @@ def steps(named: NamedCsrc) -> tuple[str, ...]:
     "csrc-hardcoded",
     "csrc",
     "error",
-    summary="A unit or start script of what serves names a folder of CUDA sources that FlashInfer does not read.",
+    summary="A unit, a start script or a scanned file names a folder of CUDA sources that FlashInfer never reads.",
     explanation=(
         "FlashInfer takes its sources from its own package, and no variable moves them. A path `flashinfer/csrc` "
         "that is written down in a unit, a drop-in, a script or a file of variables is read by something else, "
         "such as a script that patches sources at each start: it patches a folder that is never compiled. A path "
         "that ends in `data/csrc` and belongs to no environment that was looked at is a warning: it may be one "
-        "that is gone."
+        "that is gone. Searched are the units with their drop-ins and the start scripts of what serves, and the "
+        "files that the inventory names under `scan`."
     ),
     remedy="Take the path out, or let the script ask `flashinfer.jit.env` for it.",
     references=(ENV_PY, UNITS),
@@ -66,8 +72,8 @@ def csrc_hardcoded(look: Look) -> Iterator[Hit]:
             key=f"{named.file}:{named.line}",
             severity="warning" if packaged else None,
             seen=named.path,
-            basis="running",
-            remedy=(*steps(named), text.RESTART),
+            basis="resolved" if named.kind == "scan" else "running",
+            remedy=(*steps(named), *(() if named.kind == "scan" else (text.RESTART,))),
         )
 
 

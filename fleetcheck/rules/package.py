@@ -131,8 +131,10 @@ def modified_files(look: Look, venv: Venv, found: FlashInfer) -> list[str]:
     "warning",
     summary="Files of the installed FlashInfer are not those of the release.",
     explanation=(
-        "The sha256 of the files that decide (Python of `jit/` and `comm/`, the all-reduce sources and "
-        "headers) is compared with the wheel's RECORD. A local patch is legitimate where it is known: name "
+        "The sha256 of the files that decide (Python of `jit/` and `comm/`, the CUDA sources and FlashInfer's own "
+        "headers) is compared with the wheel's RECORD. Where the sources are more than 20 MB (from 0.7.1 on), "
+        "those outside the all-reduce are compared by size, and by sha256 where they changed after RECORD was "
+        "written. A local patch is legitimate where it is known: name "
         "the file and its sha256 under `expect.files`. Where only the gate and its headers are changed, "
         "the finding is folded under the rule that says what the patch does."
     ),

@@ -26,6 +26,11 @@ WORDS = {
     "allreduce_fusion": "all-reduce fusion",
     "files": "a file",
     "venvs": "a listed environment",
+    "scan": "the files of scan",
+}
+STEPS: dict[str, tuple[str, ...]] = {
+    "venvs": ("Run the audit of this host again, with a longer limit if it ran out of time.",),
+    "scan": ("Mend what kept the file from being read, or correct scan in the inventory.",),
 }
 
 
@@ -136,16 +141,19 @@ def expectation_unchecked(look: Look) -> Iterator[Hit]:
     for gap in gaps(look):
         if gap.state == "unchecked":
             word = WORDS[gap.key]
-            against = "" if gap.key in ("files", "venvs") else f"{place(gap)} against {value(gap.expected)}"
+            against = (
+                "" if gap.key in ("files", "venvs", "scan") else f"{place(gap)} against {value(gap.expected)}"
+            )
             yield Hit(
                 f"Could not check {word}{against}: {gap.why}.",
                 venv=gap.venv.path if gap.venv is not None else None,
                 key=gap.key,
                 expected=gap.expected,
                 seen=gap.seen,
-                remedy=(f"Mend what kept this from being seen, or correct expect.{gap.key} in the inventory.",)
-                if gap.key != "venvs"
-                else ("Run the audit of this host again, with a longer limit if it ran out of time.",),
+                remedy=STEPS.get(
+                    gap.key,
+                    (f"Mend what kept this from being seen, or correct expect.{gap.key} in the inventory.",),
+                ),
             )
 
 

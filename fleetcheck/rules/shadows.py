@@ -5,11 +5,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from fleetcheck.facts.records import Shadow
+from fleetcheck.facts.records import Shadow, StartFile
 from fleetcheck.rules import text
 from fleetcheck.rules.csrc import ENV_PY, aliases
 from fleetcheck.rules.rule import Hit, Look, rule
 
+SITE = "https://docs.python.org/3/library/site.html"
 PATH = "https://docs.python.org/3/library/sys_path_init.html"
 WORDS = {
     "PYTHONPATH": "PYTHONPATH of the login names its folder",
@@ -28,6 +29,56 @@ def steps(shadow: Shadow) -> tuple[str, ...]:
     return (f"ls -la {path}", "Start what serves from another folder, or move this one away.")
 
 
+BY = {
+    "activation": "its activation sets PYTHONPATH",
+    "start-up": "a file that Python runs at every start changes the path",
+}
+
+
+@rule(
+    "csrc-startup",
+    "csrc",
+    "warning",
+    summary="A file that Python runs at every start touches FlashInfer.",
+    explanation=(
+        "Lines of `.pth` files that begin with `import`, `sitecustomize` and `usercustomize` run before a "
+        "program's first line. One that names FLASHINFER_CSRC_DIR can set it anew: what `jit/env.py` says is then "
+        "not what a process uses, so the finding is an error and the basis of the path is `guessed`. One that "
+        "only names flashinfer may patch it. These files are read, and modules beside them that they import; "
+        "nothing of them is run."
+    ),
+    remedy="Look at the line. Put what is needed into the package or the start script, and take the line out.",
+    references=(SITE, ENV_PY),
+)
+def csrc_startup(look: Look) -> Iterator[Hit]:
+    """Fire once for each file, at its gravest line."""
+    for venv, found in look.installed():
+        told: dict[str, StartFile] = {}
+        for one in sorted(found.start_files, key=lambda one: one.word != "FLASHINFER_CSRC_DIR"):
+            told.setdefault(one.file, one)
+        for file, one in told.items():
+            sets = one.word == "FLASHINFER_CSRC_DIR"
+            where = f"{text.brief(file)}:{one.line}" if one.line else text.brief(file)
+            what = {
+                "FLASHINFER_CSRC_DIR": "names FLASHINFER_CSRC_DIR, so the sources may be others than "
+                f"{text.brief(found.csrc_dir, 'those of jit/env.py')}",
+                "flashinfer": f"touches {text.name(found)}, so what runs may not be what its files say",
+                "sys.path": f"changes the path, on which {text.brief(found.root)} comes first",
+            }[one.word]
+            shown = (
+                f"sed -n {one.line}p {text.quote(file)}" if one.line else f"grep -n flashinfer {text.quote(file)}"
+            )
+            yield Hit(
+                f"{where} runs at every start of {text.brief(venv.path)} and {what}.",
+                venv=venv.path,
+                key=file,
+                severity="error" if sets else None,
+                seen=where,
+                basis="guessed" if sets else "resolved",
+                remedy=(shown, text.keep(file), f"Take the line out of {text.brief(file)}.", text.RESTART),
+            )
+
+
 @rule(
     "csrc-shadowed",
     "csrc",
@@ -37,7 +88,9 @@ def steps(shadow: Shadow) -> tuple[str, ...]:
         "The environment is looked at in isolation, without PYTHONPATH, user site-packages and working folder. A "
         "server has all three, and each can put another copy of FlashInfer first: it then compiles that copy's "
         "sources. Folders without `__init__.py` do not count. Only the working folder of a login is known, which "
-        "is the home folder; a copy there is information."
+        "is the home folder; a copy there is information. Where the activation itself sets PYTHONPATH, or a "
+        "start-up file changes the path, the copy in front is the one that is looked at, and the environment's "
+        "own is what is told of."
     ),
     remedy="Take the other copy out of the way, or list the environment that is meant.",
     references=(PATH, ENV_PY),
@@ -45,6 +98,28 @@ def steps(shadow: Shadow) -> tuple[str, ...]:
 def csrc_shadowed(look: Look) -> Iterator[Hit]:
     """Fire for each copy that would be found first."""
     for venv, found in look.installed():
+        if found.hidden is not None:
+            own = text.quote(found.hidden.path)
+            look_at = (
+                f"grep -n PYTHONPATH {text.quote(f'{venv.path}/bin/activate')}"
+                if found.hidden.by == "activation"
+                else f"ls -la {text.quote(posixpath.dirname(found.hidden.path))}"
+            )
+            yield Hit(
+                f"{text.brief(venv.path)} imports {text.name(found)} from {text.brief(found.root)}, never its own "
+                f"{text.brief(found.hidden.path)}: {BY[found.hidden.by]}.",
+                venv=venv.path,
+                key="hidden",
+                expected=found.hidden.path,
+                seen=found.root,
+                basis="resolved",
+                remedy=(
+                    look_at,
+                    "If the environment's own is meant, take the other folder out of there. Else:",
+                    f"mv {own} {text.quote(f'{found.hidden.path}.unused')}",
+                    text.RESTART,
+                ),
+            )
         for shadow in found.shadows:
             yield Hit(
                 f"{text.brief(shadow.path)} would be imported before {text.name(found)} of "
@@ -95,4 +170,4 @@ def csrc_outside_venv(look: Look) -> Iterator[Hit]:
         )
 
 
-RULES = (csrc_shadowed, csrc_outside_venv)
+RULES = (csrc_shadowed, csrc_startup, csrc_outside_venv)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from agent_host import FILES, Host, look, read_until, start, this_python, tree
+from agent_host import FILES, Host, look, start, tree
+from support.straced import trace
 
-from fleetcheck.agent.bundle import new_marker, script
 from fleetcheck.agent.evidence import Request
-from fleetcheck.agent.frame import Collector
 from fleetcheck.facts.host import host_facts
 
 ENV_PY = """import os, pathlib, socket
@@ -75,6 +72,7 @@ def test_without_deep_nothing_is_imported(host: Host) -> None:
         ("import os; os.makedirs(__file__ + '.d')\n", "PermissionError"),
         ("open(__file__ + '.new', 'w')\n", "PermissionError"),
         ("import socket; socket.create_connection(('127.0.0.1', 9), 1)\n", "PermissionError"),
+        ("import socket; socket.socket().bind(('127.0.0.1', 0))\n", "PermissionError"),
         ("import os; os.rename(__file__, __file__ + 'x')\n", "PermissionError"),
         ("raise SystemExit('no')\n", "SystemExit"),
         ("import torch_that_is_absent\n", "ModuleNotFoundError"),
@@ -114,25 +112,25 @@ def test_an_end_in_the_middle_leaves_no_folder(host: Host, scratch: Path) -> Non
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 def test_only_the_scratch_folder_is_written(host: Host, scratch: Path, tmp_path: Path) -> None:
     host.venv("/opt/ml", files=REAL)
-    marker, log = new_marker(), tmp_path / "log"
-    calls = "trace=open,openat,creat,mkdir,mkdirat,unlink,unlinkat,rename,renameat2,socket,connect"
-    command = ["strace", "-f", "-qq", "-s", "300", "-e", calls, "-o", str(log), "/bin/sh"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(scratch)}
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(script(ask(host), marker, pythons=(this_python(),)))
-        process.stdin.flush()
-        collector = Collector(marker, 8 << 20)
-        read_until(process, collector, 120, lambda: collector.ended)
-        process.stdin.close()
-    assert collector.parts["deep/0"]["imported"]["error"] is None
-    lines = log.read_text(errors="replace").splitlines()
-    done = [line for line in lines if re.search(r"O_(WRONLY|RDWR|CREAT)|mkdir|unlink|rename|creat\(", line)]
-    done = [line for line in done if " = -1 " not in line and '"/dev/null"' not in line]
-    assert done
-    # Below the folder that is removed, the kernel is asked by name alone, in an open folder.
-    assert [line for line in done if f'"{scratch}/fleetcheck-' not in line] == []
-    assert not [line for line in lines if '"/dev/nvidia' in line]
-    assert not [line for line in lines if "socket(" in line and "AF_UNIX" not in line]
-    assert list(scratch.iterdir()) == []
+    before = tree(host.root)
+    seen = trace(ask(host), tmp_path / "log", {**os.environ, "TMPDIR": str(scratch)})
+    assert seen.parts["deep/0"]["imported"]["error"] is None
+    assert [line for line in seen.written if f'"{scratch}/fleetcheck-' in line]
+    assert (seen.changed_outside(scratch), seen.connections, seen.devices) == ([], [], [])
+    assert (tree(host.root), list(scratch.iterdir())) == (before, [])
+
+
+def test_the_import_takes_what_the_activation_puts_in_front(host: Host, scratch: Path) -> None:
+    host.venv("/opt/ml", files=REAL)
+    copy = host.at("/srv/repo/flashinfer")
+    shutil.copytree(next(host.at("/opt/ml").glob("lib/python*/site-packages/flashinfer")), copy)
+    with host.at("/opt/ml/bin/activate").open("a") as script:
+        script.write(f"export PYTHONPATH={host.at('/srv/repo')}\n")
+    env = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": "/nowhere"}
+    answer = look(ask(host), env=env)
+    found = host_facts(answer.parts).venvs[0].flashinfer
+    assert found is not None
+    assert (found.root, found.basis) == ("/srv/repo/flashinfer", "imported")
+    assert found.imported_csrc_dir == found.csrc_dir == "/srv/repo/flashinfer/data/csrc"
+    assert found.hidden is not None
+    assert (found.hidden.by, found.recorded_version) == ("activation", None)

@@ -17,6 +17,7 @@ from serving_host import LIBRARY, SERVE, environment, root_only, serving
 
 from fleetcheck.agent.bundle import inside_text
 from fleetcheck.agent.evidence import Request
+from fleetcheck.agent.program.commands import flags_of
 from fleetcheck.agent.program.container import look_contained
 from fleetcheck.agent.program.system import sha256_of
 from fleetcheck.agent.program.values import Root, dumps
@@ -235,6 +236,25 @@ def test_a_container_is_read_under_its_own_root(tmp_path: Path, how: str) -> Non
     assert {file.name for file in found.files} >= {"jit/env.py", "jit/comm.py"}
     cache = next(item for item in parts["caches"]["items"] if item["pid"] == process.pid)
     assert cache["error"] == "ENOENT"
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        (['{"pass_config": {"fuse_allreduce_rms": true, "x": "s3cret"}}'], {"fuse_allreduce_rms": "true"}),
+        (["-cc.pass_config.fuse_allreduce_rms=True"], {"fuse_allreduce_rms": "true"}),
+        (["-O.pass_config.enable_fi_allreduce_fusion", "false"], {"enable_fi_allreduce_fusion": "false"}),
+        (
+            ["--compilation-config.pass-config.fi-allreduce-fusion-max-size-mb", "0.5", "-cc", '{"a": 1}'],
+            {"fi_allreduce_fusion_max_size_mb": "0.5"},
+        ),
+        (['{"pass_config":{"fi_allreduce_fusion_max_size_mb":64}}'], {"fi_allreduce_fusion_max_size_mb": "64"}),
+        (["-cc.pass_config.fi_allreduce_fusion_max_size_mb=s3cret"], {}),
+        (["--x.fuse_allreduce_rms=true", "fuse_allreduce_rms"], {}),
+    ],
+)
+def test_what_vllm_is_told_of_its_passes(words: list[str], flags: dict[str, str]) -> None:
+    assert flags_of(["vllm", "serve", "--compilation-config", *words]) == flags
 
 
 def test_a_stuck_process_is_told_and_its_memory_not_touched(tmp_path: Path) -> None:

@@ -1,77 +1,37 @@
-"""Every way in which FlashInfer comes into an environment, or is left in it: each has its own right answer.
-
-All environments are on one host, made of real files and looked at by the real agent through a local shell.
-"""
+"""Every way in which FlashInfer comes into an environment, or is left in it: each has its own right answer."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
-from agent.agent_host import look
+from layouts import (
+    CHECKOUT,
+    EDITABLE,
+    REFUSED,
+    STOCK,
+    SUPPORTED,
+    Layout,
+    Told,
+    checkout,
+    companion,
+    editable,
+    entering,
+    fired,
+    linked,
+    look_at,
+    metadata,
+    said,
+    stock,
+)
 from support import wheels
-from support.workshop import GATE, RTX, WIDE_GATE, Built, Workshop
+from support.workshop import GATE, WIDE_GATE, Built, Workshop
 
-from fleetcheck.agent.evidence import Request
 from fleetcheck.demo.tree import Environment
-from fleetcheck.facts.host import host_facts
-from fleetcheck.facts.records import Venv
-from fleetcheck.inventory.model import Target, VenvItem
-from fleetcheck.rules.finding import Finding
-from fleetcheck.rules.judge import judge_host
-
-CSRC = "data/csrc"
-SOURCE_TREE = ("flashinfer", "csrc", "include")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How an environment is made, what must be said of it, and the rules that fire, notes included."""
-
-    make: Callable[[Workshop, Built, str], Environment]
-    rules: frozenset[str]
-    state: str = "ok"
-    expected: dict[str, Any] = field(default_factory=dict)
-
 
 LAYOUTS: dict[str, Layout] = {}
-Maker = Callable[[Workshop, Built, str], Environment]
-
-
-def layout(*rules: str, state: str = "ok", **expected: Any) -> Callable[[Maker], Maker]:
-    """Enter a maker into LAYOUTS under its own name. ``expected`` are fields of FlashInfer and of its fusion."""
-
-    def enter(make: Maker) -> Maker:
-        LAYOUTS[make.__name__.replace("_", "-")] = Layout(make, frozenset(rules), state, expected)
-        return make
-
-    return enter
-
-
-STOCK: dict[str, Any] = {
-    "version": "0.6.2",
-    "csrc_state": "complete",
-    "install": "wheel",
-    "verified": True,
-    "guards": 13,
-}
-REFUSED: dict[str, Any] = {**STOCK, "gate": (9, 10), "verdict": "refused", "effective": "off"}
-SUPPORTED: dict[str, Any] = {
-    **STOCK,
-    "version": "0.6.18",
-    "gate": (9, 10, 12),
-    "verdict": "supported",
-    "guards": 0,
-}
-
-
-def stock(shop: Workshop, built: Built, path: str, version: str = "0.6.2") -> Environment:
-    return shop.environment(built, version, path)
+layout = entering(LAYOUTS)
 
 
 @layout("fusion-refused", **REFUSED)
@@ -109,42 +69,6 @@ def l7_before_jit(shop: Workshop, built: Built, path: str) -> Environment:
     return made
 
 
-def metadata(made: Environment, name: str, version: str, rows: list[str]) -> Path:
-    """Write what pip records of a distribution."""
-    info = made.site / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (info / "RECORD").write_text("\n".join([*rows, f"{info.name}/RECORD,,"]) + "\n")
-    (info / "INSTALLER").write_text("pip\n")
-    return info
-
-
-def checkout(shop: Workshop, built: Built, path: str, *, data: bool) -> Path:
-    """Make a source tree of FlashInfer, with the links of a build below ``flashinfer/data`` or without."""
-    repo = built.tree.folder(f"/root/src{path.replace('/', '-')}")
-    package = shop.unpacked["0.6.2"] / "flashinfer"
-    shutil.copytree(package / "jit", repo / "flashinfer/jit")
-    shutil.copytree(package / "comm", repo / "flashinfer/comm")
-    for name in ("__init__.py", "version.py", "_build_meta.py"):
-        shutil.copy(package / name, repo / "flashinfer")
-    shutil.copytree(package / "data/csrc", repo / "csrc")
-    shutil.copytree(package / "data/include/flashinfer/comm", repo / "include/flashinfer/comm")
-    if data:
-        (repo / "flashinfer/data").mkdir()
-        for name in ("csrc", "include"):
-            (repo / "flashinfer/data" / name).symlink_to(f"../../{name}")
-    return repo
-
-
-EDITABLE: dict[str, Any] = {
-    "version": "0.6.2",
-    "install": "editable",
-    "verified": False,
-    "csrc_state": "complete",
-    "verdict": "refused",
-}
-
-
 @layout("fusion-refused", "csrc-outside-venv", **EDITABLE)
 def l8_editable_by_finder(shop: Workshop, built: Built, path: str) -> Environment:
     made = shop.environment(built, None, path)
@@ -168,14 +92,6 @@ def l8_editable_by_path(shop: Workshop, built: Built, path: str) -> Environment:
     (made.site / "__editable__.flashinfer_python-0.6.2.pth").write_text(f"{repo}\n")
     editable(made, ["__editable__.flashinfer_python-0.6.2.pth,,"])
     return made
-
-
-def editable(made: Environment, rows: list[str]) -> None:
-    info = metadata(made, "flashinfer-python", "0.6.2", rows)
-    (info / "direct_url.json").write_text(json.dumps({"url": "file:///root/src", "dir_info": {"editable": True}}))
-
-
-CHECKOUT: dict[str, Any] = {"version": "0.6.2", "install": "source", "verified": False, "verdict": "refused"}
 
 
 @layout("csrc-missing", "fusion-refused", **{**CHECKOUT, "csrc_state": "missing"})
@@ -252,27 +168,8 @@ def l12_metadata_alone_upgraded(shop: Workshop, built: Built, path: str) -> Envi
 @layout("fusion-refused", "csrc-outside-venv", **REFUSED)
 def l13_links_of_uv(shop: Workshop, built: Built, path: str) -> Environment:
     made = stock(shop, built, path)
-    cache = built.tree.folder("/root/.cache/uv/archive-v0/x")
-    (made.site / "flashinfer").rename(cache / "flashinfer")
-    for file in (cache / "flashinfer").rglob("*"):
-        link = made.flashinfer / file.relative_to(cache / "flashinfer")
-        if file.is_file():
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(file)
-    installer = made.site / "flashinfer_python-0.6.2.dist-info/INSTALLER"
-    installer.unlink()
-    installer.write_text("uv")
+    linked(built, made, "x")
     return made
-
-
-def companion(made: Environment, name: str, version: str) -> Path:
-    """Install a companion package with its binaries."""
-    package = made.site / name.replace("-", "_")
-    package.mkdir()
-    (package / "__init__.py").write_text("raise SystemExit('imported')\n")
-    (package / "_build_meta.py").write_text(f'__version__ = "{version}"\n')
-    metadata(made, name, version, [])
-    return package
 
 
 @layout("fusion-refused", "cubins-lack-arch", **REFUSED, cubins={"100": 2})
@@ -346,7 +243,8 @@ def aot_wheel(shop: Workshop, built: Built, path: str) -> Environment:
     return made
 
 
-@layout("fusion-refused", "csrc-shadowed", **REFUSED)
+# What the activation puts in front is imported, so it is what is told; the environment's own copy is hidden by it.
+@layout("fusion-refused", "csrc-shadowed", "csrc-outside-venv", **CHECKOUT, csrc_state="complete")
 def behind_pythonpath(shop: Workshop, built: Built, path: str) -> Environment:
     made = stock(shop, built, path)
     repo = checkout(shop, built, path, data=True)
@@ -371,59 +269,19 @@ def environment_behind_a_link(shop: Workshop, built: Built, path: str) -> Enviro
     return made
 
 
-@dataclass(frozen=True)
-class Told:
-    """What was said of all environments of the one host."""
-
-    venvs: dict[str, Venv]
-    findings: tuple[Finding, ...]
-    executed: list[str]
-
-
 @pytest.fixture(scope="module")
 def told(workspace: Path) -> Told:
-    folder = workspace / "layouts"
-    folder.mkdir()
-    versions = ("0.6.2", "0.6.18")
-    fetched = {version: wheels.fetched("flashinfer-python", version) for version in versions}
-    unpacked = {v: wheels.unpack(wheel, folder / f"unpacked-{v}", wheels.decides) for v, wheel in fetched.items()}
-    shop = Workshop(folder, unpacked)
-    built = shop.host("host")
-    built.tree.write("/usr/local/cuda/version.json", '{"cuda_nvcc": {"version": "12.9.86"}}')
-    built.tree.write("/usr/local/cuda/bin/nvcc", "", 0o755)
-    paths = {name: f"/opt/{name}" for name in LAYOUTS}
-    for name, one in LAYOUTS.items():
-        one.make(shop, built, paths[name])
-    request = Request(venvs=tuple(paths.values()), sysroot=str(built.tree.root), smi_limit=10.0)
-    answer = look(request, bound=300.0)
-    assert answer.collector.ended
-    facts = host_facts(answer.parts)
-    target = Target(name="host", venvs=tuple(VenvItem(path=path) for path in paths.values()), expect=RTX)
-    by_path = {venv.path: venv for venv in facts.venvs}
-    return Told(
-        {name: by_path[path] for name, path in paths.items()},
-        judge_host(target, facts),
-        sorted(path.name for path in shop.markers.iterdir()),
-    )
+    return look_at(workspace / "layouts", LAYOUTS)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_what_is_said_of_it(told: Told, name: str) -> None:
-    venv, wanted = told.venvs[name], LAYOUTS[name]
-    assert venv.state == wanted.state, venv.error
-    for key, value in wanted.expected.items():
-        record: Any = venv.flashinfer if hasattr(venv.flashinfer, key) else venv.fusion
-        root = venv.flashinfer.root if venv.flashinfer is not None else None
-        seen = getattr(record, key)
-        if key == "prebuilt":
-            seen = tuple(one.replace(str(root), "P") for one in seen)
-        assert seen == value, key
+    said(told, name, LAYOUTS[name])
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_what_fires_on_it(told: Told, name: str) -> None:
-    path = told.venvs[name].path
-    assert {finding.rule for finding in told.findings if finding.venv == path} == LAYOUTS[name].rules
+    fired(told, name, LAYOUTS[name])
 
 
 def test_nothing_of_them_was_executed(told: Told) -> None:

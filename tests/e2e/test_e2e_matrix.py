@@ -7,6 +7,8 @@ whole files, by their syntax tree.
 from __future__ import annotations
 
 import ast
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -19,7 +21,9 @@ from support import wheels
 from support.audits import record, target
 from support.fetch import Package, cache_folder, is_here, packages
 from support.sshd import Sshd
+from support.standins import stand_in
 from support.straced import trace
+from support.trees import snapshot
 from support.workshop import VENV, Built, Workshop
 
 from fleetcheck.agent.evidence import Request
@@ -46,14 +50,18 @@ def here(package: Package) -> bool:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test a release that was fetched; with ``--all-packages`` one a release that is pinned."""
-    for fixture, name in (("package", "flashinfer-python"), ("sglang", "sglang")):
+    names = {"package": ("flashinfer-python",), "framework": ("sglang", "vllm"), "opened": ("sglang", "vllm")}
+    for fixture, wanted_names in names.items():
         if fixture in metafunc.fixturenames:
-            pinned = [package for package in packages() if package.name == name]
+            pinned = [package for package in packages() if package.name in wanted_names]
+            if fixture == "opened":
+                pinned = [package for package in pinned if "opened" in TABLE[package.name][package.version]]
             every = metafunc.config.getoption("--all-packages")
             wanted = (
                 pinned if every else [package for package in pinned if package.set == "small" and here(package)]
             )
-            metafunc.parametrize(fixture, wanted, ids=[package.version for package in wanted], scope="module")
+            ids = [p.version if len(wanted_names) == 1 else f"{p.name}-{p.version}" for p in wanted]
+            metafunc.parametrize(fixture, wanted, ids=ids, scope="module")
 
 
 def unpacked(package: Package, folder: Path) -> Path:
@@ -94,15 +102,37 @@ def matrix(package: Package, workspace: Path, sshd: Sshd) -> tuple[Venv, Environ
 
 
 def untouched(shop: Workshop, built: Built) -> None:
-    """See that a look at the host writes nothing, opens no GPU and no socket, and imports neither package."""
+    """See that a look at the host writes nothing, opens no GPU and no socket, and imports no package."""
     seen = trace(Request(sysroot=str(built.tree.root), venvs=(VENV,), smi_limit=10.0), shop.folder / "strace.log")
     assert seen.states == ["ran"]
     assert seen.written == []
     assert seen.matching(r'"/dev/nvidia|socket\(AF_INET|connect\(') == []
     # To hash a file it is opened with O_NONBLOCK, which no importer does.
-    opened = seen.matching(r"(torch|flashinfer|sglang)/(__pycache__/__init__|__init__\.py)")
+    opened = seen.matching(r"(torch|flashinfer|sglang|vllm)/(__pycache__/__init__|__init__\.py)")
     assert [line for line in opened if "O_NONBLOCK" not in line] == []
     assert list(shop.markers.iterdir()) == []
+
+
+def test_the_real_import_writes_to_its_own_folder_alone(package: Package, workspace: Path) -> None:
+    folder = workspace / f"deep-{package.version}"
+    folder.mkdir()
+    shop = Workshop(folder, {package.version: unpacked(package, folder / "unpacked")})
+    built, made = shop.stock("stock", package.version)
+    shutil.rmtree(made.site / "torch")
+    stand_in(made.site)
+    before, scratch, home = snapshot(built.tree.root), folder / "scratch", folder / "home"
+    scratch.mkdir()
+    home.mkdir()
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(scratch)}
+    request = Request(sysroot=str(built.tree.root), venvs=(VENV,), deep=True, smi_limit=10.0)
+    seen = trace(request, folder / "strace.log", environ)
+    said = seen.parts["deep/0"]["imported"]
+    assert (said["error"], said["csrc_dir"]) == (None, f"{ROOT}/data/csrc")
+    assert "flashinfer_jit.log" in " ".join(line for line in seen.written if f'"{scratch}/fleetcheck-' in line)
+    assert (seen.changed_outside(scratch), seen.connections, seen.devices) == ([], [], [])
+    assert (list(scratch.iterdir()), list(home.iterdir())) == ([], [])
+    assert snapshot(built.tree.root) == before
+    assert seen.parts["end"]["errors"] == []
 
 
 @pytest.fixture
@@ -190,35 +220,65 @@ def test_the_modules_that_are_closed_to_these_gpus(
     assert all(12 not in (fusion.gates[name] or (12,)) for name in fusion.closed)
 
 
-@pytest.fixture(scope="module")
-def caller(sglang: Package, workspace: Path, sshd: Sshd) -> tuple[Framework, Venv]:
-    """What an audit says of this release of sglang beside FlashInfer 0.6.2."""
-    folder = workspace / f"sglang-{sglang.version}"
+def serving(framework: Package, workspace: Path, name: str) -> tuple[Workshop, Built, Environment]:
+    """Make a host with this release of a framework beside FlashInfer 0.6.2."""
+    folder = workspace / f"{name}-{framework.name}-{framework.version}"
     folder.mkdir()
     beside = next(package for package in packages() if package.version == BESIDE)
     shop = Workshop(
-        folder, {BESIDE: unpacked(beside, folder / "unpacked"), "sglang": unpacked(sglang, folder / "sglang")}
+        folder,
+        {BESIDE: unpacked(beside, folder / "unpacked"), framework.name: unpacked(framework, folder / "framework")},
     )
     built, made = shop.stock("stock", BESIDE)
-    wheels.install(shop.unpacked["sglang"], made.site, made.bin)
-    venv, _ = audited(built, sshd, folder)
+    wheels.install(shop.unpacked[framework.name], made.site, made.bin)
+    return shop, built, made
+
+
+@pytest.fixture(scope="module")
+def caller(framework: Package, workspace: Path, sshd: Sshd) -> tuple[Framework, Venv, list[str]]:
+    """What an audit says of this release of sglang or vLLM beside FlashInfer 0.6.2, and the rules that fired."""
+    shop, built, _ = serving(framework, workspace, "matrix")
+    venv, rules = audited(built, sshd, shop.folder)
     untouched(shop, built)
     assert venv.fusion is not None
     (found,) = venv.fusion.callers
-    return found, venv
+    return found, venv, rules
 
 
-def test_the_gates_of_sglang(caller: tuple[Framework, Venv], sglang: Package) -> None:
-    found, venv = caller
-    row = TABLE["sglang"][sglang.version]
-    assert (found.name, found.version, found.modified, found.verified) == ("sglang", sglang.version, (), True)
-    assert found.pins["flashinfer-python"] == row["pin"]
+def calls(found: Framework, row: dict[str, Any]) -> None:
+    """See that each named way to a call is told with the majors that the row gives it."""
     seen = {gate.function: gate.majors for gate in found.gates if gate.kind != "auto-enable"}
     for function, majors in row["calls"].items():
         assert seen[function] == (EVERY if majors == "every" else tuple(majors)), function
     assert [gate.error for gate in found.gates if gate.error] == []
     assert found.admits == (EVERY if row["admits"] == "every" else tuple(row["admits"]))
     assert found.auto_enables == tuple(row["auto"])
+
+
+def test_the_gates_of_a_framework(caller: tuple[Framework, Venv, list[str]], framework: Package) -> None:
+    found, venv, rules = caller
+    row = TABLE[framework.name][framework.version]
+    assert (found.name, found.version) == (framework.name, framework.version)
+    assert (found.modified, found.verified) == ((), True)
+    assert "framework-patched" not in rules
+    assert found.pins["flashinfer-python"] == row["pin"]
+    calls(found, row)
+    assert {gate.file for gate in found.gates} >= set(row.get("files", ()))
     assert found.pcie_ipc is row.get("pcie_ipc", False)
+    assert found.falls_back is row.get("opened", {}).get("falls_back", False)
     assert venv.fusion is not None
     assert venv.fusion.effective == row["effective"]
+
+
+def test_a_framework_that_was_opened_by_hand(opened: Package, workspace: Path, sshd: Sshd) -> None:
+    row = TABLE[opened.name][opened.version]["opened"]
+    shop, built, made = serving(opened, workspace, "opened")
+    for file, (old, new) in row["edit"].items():
+        wheels.edit(made.site / opened.name / file, old, new, count=1)
+    venv, rules = audited(built, sshd, shop.folder)
+    assert venv.fusion is not None
+    (found,) = venv.fusion.callers
+    assert found.modified == tuple(sorted(row["edit"]))
+    calls(found, row)
+    assert venv.fusion.effective == row["effective"]
+    assert "framework-patched" in rules

@@ -129,7 +129,10 @@ def test_literals_of_a_version_file() -> None:
     [
         ("0.2.5", ["12.0"], {}, None, "120"),
         ("0.3.1", ["8.0", "7.5"], {}, None, "75_80"),
-        ("0.3.1", ["12.0"], {"TORCH_CUDA_ARCH_LIST": "12.0"}, None, None),
+        ("0.3.1", ["12.0"], {"TORCH_CUDA_ARCH_LIST": "9.0a 12.0+PTX"}, None, "120_90"),
+        ("0.3.1", [], {"TORCH_CUDA_ARCH_LIST": "8.0;8.9", "CUDA_VISIBLE_DEVICES": ""}, None, "80_89"),
+        ("0.3.1", ["12.0"], {"TORCH_CUDA_ARCH_LIST": ""}, None, "120"),
+        ("0.3.1", ["12.0"], {"TORCH_CUDA_ARCH_LIST": "Hopper"}, None, None),
         ("0.4.1", ["12.0"], {}, None, "120a"),
         ("0.6.2", ["9.0"], {}, None, "90a"),
         ("0.6.2", ["8.9"], {}, None, "89"),

@@ -83,6 +83,8 @@ WHOLE: dict[str, Any] = {
                         "text": "def gen_trtllm_comm_module():\n    return f([9])\n",
                     },
                 ],
+                "hidden": {"path": "/v/lib/flashinfer", "by": "activation"},
+                "start_files": [{"file": "/v/a.pth", "line": 1, "word": "flashinfer"}],
                 "csrc": [
                     {"path": f"{SITE}/flashinfer/data", "exists": True, "files": 3, "listed": 3, "missing": []}
                 ],
@@ -166,6 +168,13 @@ WHOLE: dict[str, Any] = {
             }
         ]
     },
+    "scan": {
+        "named": [{"file": "/d", "line": 3, "kind": "scan", "path": "/v/flashinfer/csrc"}],
+        "files": 1,
+        "unmatched": ["/x"],
+        "errors": ["/y: EACCES"],
+        "truncated": "more than 500 files or 5 s",
+    },
     "deep/0": {"state": "ran", "imported": {"csrc_dir": "/x", "csrc_real": "/x", "version": "1", "error": None}},
     "smi": {
         "path": "/usr/bin/nvidia-smi",
@@ -209,6 +218,10 @@ def test_the_whole_evidence_is_understood() -> None:
     assert facts.processes is not None and facts.caches is not None
     assert (facts.processes[0].venv, facts.processes[0].venv_basis) == ("/v", "mapped")
     assert facts.caches[0].undetected == ("0.6.2",)
+    assert facts.scan_unread == ("/x matches nothing", "/y: EACCES", "more than 500 files or 5 s")
+    assert (facts.scanned, [one.kind for one in facts.named_csrc]) == (1, ["scan"])
+    assert facts.venvs[0].flashinfer.hidden is not None
+    assert [one.line for one in facts.venvs[0].flashinfer.start_files] == [1]
     assert facts.processes_unread == ("process 9 of bob: EACCES", "2 more")
     holds(facts)
 

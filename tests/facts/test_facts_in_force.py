@@ -64,6 +64,20 @@ def test_vllm(flags: dict[str, str], wanted: str) -> None:
     assert state(venv("supported", "vllm"), process("vllm", **flags)) == wanted
 
 
+@pytest.mark.parametrize(
+    ("verdict", "falls_back", "wanted"),
+    [("supported", False, "on"), ("refused", False, "would-crash"), ("refused", True, "off")],
+)
+def test_vllm_with_a_size_that_its_table_does_not_have(verdict: str, falls_back: bool, wanted: str) -> None:
+    flags = {"--tensor-parallel-size": "4", "fuse_allreduce_rms": "true"}
+    place = venv(verdict, "vllm", admits=(9, 10))
+    assert place.fusion is not None
+    callers = tuple(c.model_copy(update={"falls_back": falls_back}) for c in place.fusion.callers)
+    place = place.model_copy(update={"fusion": place.fusion.model_copy(update={"callers": callers})})
+    assert state(place, process("vllm", **flags)) == "off"
+    assert state(place, process("vllm", **flags, fi_allreduce_fusion_max_size_mb="64")) == wanted
+
+
 def test_a_renamed_child_without_its_launcher_tells_nothing() -> None:
     assert state(venv("supported"), process(title="sglang::scheduler_TP0")) == "unknown"
 

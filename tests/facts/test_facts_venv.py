@@ -152,12 +152,15 @@ def test_the_state_of_csrc(case: dict[str, Any]) -> None:
     recorded = "no-record" if "files" in case else "match"
     below = [file(f"data/csrc/{name}", record="no-record") for name in case.get("files", ())]
     files = [file("jit/env.py", ENV, record=recorded), *below]
-    dists = [DIST | {"version": version}] if version else []
+    url = {"text": json.dumps(case["direct_url"])} if "direct_url" in case else None
+    dists = [DIST | {"version": version, "direct_url": url}] if version else []
     found = venv_of(part(package(csrc=entries, files=files, dists=dists))).flashinfer
     assert found is not None
     assert found.csrc_state == case["state"]
     assert list(found.csrc_missing) == case.get("missing", [])
     assert found.csrc_missing_count == case.get("count", 0)
+    assert found.csrc_basis == case.get("basis", found.csrc_basis)
+    assert found.csrc_error == case.get("error", found.csrc_error)
 
 
 def edited(line: str) -> list[dict[str, Any]]:

@@ -67,35 +67,36 @@ def unpack(wheel: Path, folder: Path, only: Callable[[str], bool] | None = None)
     return folder
 
 
-# The mapping of ``[tool.setuptools.package-dir]`` of the releases that came as source archives alone.
+# Where the files of a source archive go, a distribution: for FlashInfer by its ``[tool.setuptools.package-dir]``.
+# vLLM's wheels are 200 to 500 MB of libraries; its source archives hold the same Python files.
 LAYOUT = {
-    "flashinfer/": "flashinfer/",
-    "csrc/": "flashinfer/data/csrc/",
-    "include/": "flashinfer/data/include/",
-    "tvm_binding/": "flashinfer/data/tvm_binding/",
-    "3rdparty/cutlass/include/": "flashinfer/data/cutlass/include/",
-    "3rdparty/cutlass/tools/": "flashinfer/data/cutlass/tools/",
-    "3rdparty/spdlog/include/": "flashinfer/data/spdlog/include/",
+    "flashinfer_python": {
+        "flashinfer/": "flashinfer/",
+        "csrc/": "flashinfer/data/csrc/",
+        "include/": "flashinfer/data/include/",
+        "tvm_binding/": "flashinfer/data/tvm_binding/",
+        "3rdparty/cutlass/include/": "flashinfer/data/cutlass/include/",
+        "3rdparty/cutlass/tools/": "flashinfer/data/cutlass/tools/",
+        "3rdparty/spdlog/include/": "flashinfer/data/spdlog/include/",
+    },
+    "vllm": {"vllm/": "vllm/"},
 }
 
 
 def _build(archive: Path, folder: Path, only: Callable[[str], bool] | None) -> None:
     """Lay the files of a source archive out as its wheel would, with the RECORD that it would have."""
     rows = []
+    distribution, _, version = archive.name.removesuffix(".tar.gz").partition("-")
+    layout, info = LAYOUT[distribution], f"{distribution}-{version}.dist-info"
     with tarfile.open(archive) as source:
         for member in source:
             name = member.name.partition("/")[2]
-            start = next((start for start in LAYOUT if name.startswith(start)), None)
+            start = next((start for start in layout if name.startswith(start)), None)
             opened = source.extractfile(member) if member.isfile() else None
             if opened is None or (start is None and name != "PKG-INFO"):
                 continue
             content = opened.read()
-            if start is None:
-                version = archive.name.removesuffix(".tar.gz").partition("-")[2]
-                info = f"flashinfer_python-{version}.dist-info"
-                goal = f"{info}/METADATA"
-            else:
-                goal = LAYOUT[start] + name.removeprefix(start)
+            goal = f"{info}/METADATA" if start is None else layout[start] + name.removeprefix(start)
             rows.append((goal, record_hash(content), len(content)))
             if only is None or only(goal) or start is None:
                 (folder / goal).parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from fleetcheck.agent.program.values import Root, dumps, one_line, open_file, pr
 
 ACTIVATE = r"""
 fleetcheck_venv=$1 fleetcheck_python=$2 fleetcheck_kind=$3 fleetcheck_root=$4 fleetcheck_shown=$5
-fleetcheck_rc=0
+fleetcheck_rc=0 fleetcheck_login=${PYTHONPATH-}
 case $fleetcheck_kind in
 venv)
     { . "$fleetcheck_venv/bin/activate"; fleetcheck_rc=$?; } </dev/null >&5 2>&5 4>&- 5>&-
@@ -37,7 +37,7 @@ plain)
 esac
 set +eu
 printf 'A%s\0%s\0%s\0' "$fleetcheck_rc" "$(command -v python3 2>/dev/null)" "$PATH" >&4
-exec "$fleetcheck_python" -I -B - "$fleetcheck_root" "$fleetcheck_shown" 5>&-
+exec "$fleetcheck_python" -I -B - "$fleetcheck_root" "$fleetcheck_shown" "$fleetcheck_login" 5>&-
 """
 RESULT_LIMIT = 4 << 20
 PREFIX = "import os, sys; os.write(1, os.fsencode(sys.prefix))"

@@ -16,7 +16,8 @@ BARE = (
     "--disable-flashinfer-allreduce-fusion", "--disable-custom-all-reduce", "--enable-torch-symm-mem",
     "--enable-symm-mem", "--enforce-eager", "--disable-cuda-graph",
 )  # fmt: skip
-PASSES = ("enable_fi_allreduce_fusion", "fuse_allreduce_rms")
+# Of vLLM's --compilation-config, as JSON or by a dotted name; the size is one for GPUs that have none by default.
+PASSES = ("enable_fi_allreduce_fusion", "fuse_allreduce_rms", "fi_allreduce_fusion_max_size_mb")
 TITLES = ("sglang::", "VLLM::", "vllm::")
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-/")
 
@@ -67,8 +68,25 @@ def flags_of(words: "List[str]") -> "Dict[str, str]":
             told = value if equals else words[number + 1] if number + 1 < len(words) else ""
             found[name] = safe_word(told) or "(not told)"
         for one in PASSES:
-            at = word.find('"' + one + '"')
-            rest = word[at + len(one) + 2 :].lstrip(" :") if at >= 0 else ""
-            if rest.startswith(("true", "false")):
-                found[one] = "true" if rest.startswith("true") else "false"
+            given = passed(one, word, words[number + 1] if number + 1 < len(words) else "")
+            if given:
+                found[one] = given
     return found
+
+
+def passed(name: str, word: str, following: str) -> "Optional[str]":
+    """Return what a word of a command line gives an entry of vLLM's ``pass_config``, None where it gives none."""
+    at = word.find('"' + name + '"')
+    if at >= 0:
+        rest = word[at + len(name) + 2 :].lstrip(" :")
+    else:
+        key, equals, value = word.partition("=")
+        if not key.replace("-", "_").endswith(".pass_config." + name):
+            return None
+        rest = value if equals else following
+    told = rest.lower()
+    for answer in ("true", "false"):
+        if told.startswith(answer):
+            return answer
+    number = told[: len(told) - len(told.lstrip("0123456789."))]
+    return number[:20] or None

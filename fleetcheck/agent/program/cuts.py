@@ -1,4 +1,4 @@
-"""Cutting Python text by indentation: a file whose syntax is broken still gives the blocks that are whole."""
+"""Cutting texts: Python by indentation, so that broken syntax still gives whole blocks; C++ by its lines."""
 
 from __future__ import annotations
 
@@ -80,3 +80,41 @@ def gate_rows(file: str, text: str) -> "List[Dict[str, Any]]":
         if name.startswith("gen_") and via:
             rows.append({"file": file, "function": name, "values": [], "via": via})
     return rows[:MOST_ROWS]
+
+
+def cut_functions(text: str) -> str:
+    """Return the top-level ``gen_*`` functions with decorators, by indentation: broken syntax does not matter."""
+    out: "List[str]" = []
+    decorators: "List[str]" = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        if line[:1] not in (" ", "\t", "\n", "\r", "#", ")", "]", "}"):  # a new statement of the module
+            inside = line.startswith(("def gen_", "async def gen_"))
+            if inside:
+                out.extend(decorators)
+            decorators = [line] if line.startswith("@") else []
+        if inside:
+            out.append(line)
+    return "".join(out)
+
+
+def without_blocks(text: str) -> str:
+    """Return C++ text with its block comments blanked; every line keeps its number."""
+    out: "List[str]" = []
+    at = look = 0
+    while True:
+        begin = text.find("/*", look)
+        end = text.find("*/", begin + 2) if begin >= 0 else -1
+        if end < 0:
+            return "".join(out) + text[at:]
+        if "//" in text[text.rfind("\n", 0, begin) + 1 : begin]:
+            look = begin + 2  # behind // it opens nothing, and what follows is code
+            continue
+        out += [text[at:begin], "\n" * text.count("\n", begin, end)]
+        at = look = end + 2
+
+
+def cut_lines(text: str, word: str) -> str:
+    """Return the lines that hold ``word``, each behind its number and a tab."""
+    lines = enumerate(text.split("\n"), 1)
+    return "".join("%d\t%s\n" % (number, line.rstrip("\r")) for number, line in lines if word in line)

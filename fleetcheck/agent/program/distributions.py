@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from fleetcheck.agent.program.values import Root, open_file, problem, read_bytes, short, text_value
+from fleetcheck.agent.program.values import Root, open_file, problem, short, text_value
 
 PACKAGES = {
     "flashinfer": ("flashinfer-python", "flashinfer"),
@@ -19,6 +19,7 @@ PACKAGES = {
 }
 PROVIDERS = "flashinfer-jit-cache-"
 RECORD_LIMIT = 32 << 20
+RECORD_PIECE = 256 << 10
 METADATA_LIMIT = 256 << 10
 
 
@@ -79,6 +80,26 @@ def describe_dist(root: Root, folder: str) -> Dict[str, Any]:
     }
 
 
+def line_lists(path: str, limit: int) -> "Iterator[List[str]]":
+    """Yield the lines of a file of at most ``limit`` bytes, some thousand at a time.
+
+    A new release's RECORD has 18,000 lines: as one list they take four times the memory of the file.
+    """
+    fd = open_file(path)
+    try:
+        rest = b""
+        while limit > 0:
+            piece = os.read(fd, min(limit, RECORD_PIECE))
+            if not piece:
+                break
+            limit -= len(piece)
+            whole, _, rest = (rest + piece).rpartition(b"\n")
+            yield whole.decode("utf-8", "replace").splitlines()
+        yield rest.decode("utf-8", "replace").splitlines()
+    finally:
+        os.close(fd)
+
+
 def rows(lines: "List[str]", prefixes: "Tuple[str, ...]") -> "Iterator[Tuple[str, str, str]]":
     """Yield path, hash and size of the rows of a RECORD whose path begins so.
 
@@ -91,7 +112,10 @@ def rows(lines: "List[str]", prefixes: "Tuple[str, ...]") -> "Iterator[Tuple[str
         if line.startswith('"'):
             import csv
 
-            cells = next(csv.reader([line]), [])
+            try:
+                cells = next(csv.reader([line]), [])
+            except csv.Error:
+                continue  # no row: a field without end
             if len(cells) == 3:
                 yield cells[0], cells[1], cells[2]
         else:
@@ -105,7 +129,8 @@ class Record:
     """The rows of the newest RECORD that speaks of one package folder: path to (sha256 or "", size or None).
 
     ``known`` is False where there is none. Two dist-infos stay behind after a broken upgrade; what was
-    written last is what the files should be. ``only`` are the beginnings of the paths that are wanted.
+    written last is what the files should be. ``written`` is when RECORD last changed. ``only`` are the beginnings
+    of the paths that are wanted.
     """
 
     def __init__(
@@ -118,18 +143,20 @@ class Record:
         self.known = False
         self.only = only
         self.files: "Dict[str, Tuple[str, int | None]]" = {}
-        newest = -1.0
+        self.written = newest = -1.0
         for dist, folder in zip(dists, folders):  # noqa: B905  strict= needs Python 3.10
             if dist["record"] != "present":
                 continue
             try:
                 files, dist["record_count"] = self._below(folder, package)
-                written = os.stat(folder + "/RECORD").st_mtime
+                info = os.stat(folder + "/RECORD")
+                written = info.st_mtime
             except OSError:
                 dist["record"] = "unreadable"
                 continue
             if files and written > newest:
                 self.known, self.files, newest = True, files, written
+                self.written = max(written, info.st_ctime)
 
     def _below(self, folder: str, package: "str | None") -> "Tuple[Dict[str, Tuple[str, int | None]], int]":
         site = os.path.dirname(folder)
@@ -139,12 +166,13 @@ class Record:
             ours = False
         prefix = os.path.basename(package or "") + "/"
         files: "Dict[str, Tuple[str, int | None]]" = {}
-        lines = read_bytes(folder + "/RECORD", RECORD_LIMIT).decode("utf-8", "replace").splitlines()
-        count = sum(map(bool, lines))
-        for name, digest, size in rows(lines, tuple(prefix + one for one in self.only)) if ours else ():
-            if name.startswith(prefix):
-                files[name[len(prefix) :]] = (
-                    digest[7:] if digest.startswith("sha256=") else "",
-                    int(size) if size.isdigit() else None,
-                )
+        count, wanted = 0, tuple(prefix + one for one in self.only)
+        for lines in line_lists(folder + "/RECORD", RECORD_LIMIT):
+            count += sum(map(bool, lines))
+            for name, digest, size in rows(lines, wanted) if ours else ():
+                if name.startswith(prefix):
+                    files[name[len(prefix) :]] = (
+                        digest[7:] if digest.startswith("sha256=") else "",
+                        int(size) if size.isascii() and size.isdigit() and len(size) < 19 else None,
+                    )
         return files, count

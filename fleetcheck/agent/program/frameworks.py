@@ -31,6 +31,7 @@ FRAMEWORK_FILES = {
         "compilation/passes/fusion/allreduce_rms_fusion.py",
         "compilation/collective_fusion.py",
         "distributed/device_communicators/flashinfer_all_reduce.py",
+        "distributed/device_communicators/flashinfer_pcie_ipc_all_reduce.py",
         "utils/flashinfer.py",
     ),
 }

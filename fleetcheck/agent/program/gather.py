@@ -25,6 +25,7 @@ from fleetcheck.agent.program.kernel_log import gather_kernel_log
 from fleetcheck.agent.program.processes import LIFELINE, Lifeline, lifeline, write_all
 from fleetcheck.agent.program.serving import gather_processes
 from fleetcheck.agent.program.smi import gather_smi
+from fleetcheck.agent.program.startup import gather_scan
 from fleetcheck.agent.program.system import gather_system
 from fleetcheck.agent.program.values import Root, dumps, problem
 
@@ -101,6 +102,9 @@ class Agent:
         ):  # fmt: skip
             self.job(name, lambda gather=gather: dumps(gather(self.root)).encode(), PART_LIMIT)  # type: ignore[misc]
         self.find()
+        patterns = list(self.request["scan"])
+        if patterns:
+            self.job("scan", lambda: dumps(gather_scan(self.root, patterns)).encode(), PART_LIMIT)
         self.job("processes", lambda: marshal.dumps(gather_processes(self.root)), PART_LIMIT, self.serving)
         reason = "done"
         while self.jobs or self.waiting or self.deep_waiting or self.smi == "waiting":

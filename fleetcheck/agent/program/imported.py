@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any, Dict
 
+from fleetcheck.agent.program.startfiles import added_paths
 from fleetcheck.agent.program.values import Root, dumps, one_line
 
 SCRATCH_NAMES = (
@@ -30,7 +31,7 @@ CHANGES = (
 
 
 def guard(scratch: str) -> None:
-    """Refuse what would change anything outside the scratch folder, and every connection."""
+    """Refuse what would change anything outside the scratch folder, and every connection and port."""
 
     def inside(path: Any) -> bool:
         if isinstance(path, int):
@@ -45,8 +46,8 @@ def guard(scratch: str) -> None:
             if event == "os.mkdir" and os.path.isdir(values[0]):
                 raise FileExistsError(errno.EEXIST, "it exists", str(values[0])[:300])
             raise PermissionError(errno.EPERM, event + " outside of the scratch folder", str(values[0])[:300])
-        if event in ("socket.connect", "socket.getaddrinfo"):
-            raise PermissionError(errno.EPERM, "no connection is made")
+        if event in ("socket.connect", "socket.bind", "socket.getaddrinfo"):
+            raise PermissionError(errno.EPERM, "no connection is made, no port opened")
 
     sys.addaudithook(hook)
 
@@ -58,6 +59,8 @@ def tell_import(scratch: str, result: int) -> None:
         os.environ[name] = scratch
     os.environ.update(DEEP_ARCH, PYTHONDONTWRITEBYTECODE="1", FLASHINFER_LOGGING_LEVEL="error")
     guard(scratch)
+    # Isolated, Python leaves out PYTHONPATH; what the activation put there is part of the environment.
+    sys.path[:0] = added_paths(root, sys.argv[3] if len(sys.argv) > 3 else "", dict(os.environ))
     value: "Dict[str, Any]" = {"csrc_dir": None, "csrc_real": None, "version": None, "file": None, "error": None}
     try:
         package = __import__("flashinfer.jit.env")

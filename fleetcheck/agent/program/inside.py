@@ -10,6 +10,7 @@ from fleetcheck.agent.program.constant import named_csrc
 from fleetcheck.agent.program.distributions import PACKAGES, PROVIDERS, Record, describe_dist, find_dists
 from fleetcheck.agent.program.frameworks import FRAMEWORK_FILES, cubins, framework_files, prebuilt, shadows
 from fleetcheck.agent.program.sources import RECORDED, describe_csrc, describe_file, flashinfer_files
+from fleetcheck.agent.program.startfiles import added_paths, hidden_package, start_rows
 from fleetcheck.agent.program.tools import gather_tools
 from fleetcheck.agent.program.values import Root, allowed_env, dumps, problem, short
 
@@ -33,11 +34,23 @@ def interpreter(root: Root) -> Dict[str, Any]:
     }
 
 
+class Added:
+    """The entries of PYTHONPATH that the activation put there. They are searched, and never on ``sys.path``."""
+
+    paths: "List[str]" = []
+    login = ""
+
+
 def find_spec(name: str) -> Any:
-    """Return the spec of a top-level name as ``importlib.util.find_spec`` would, which is slow to import."""
+    """Return the spec of a top-level name as ``importlib.util.find_spec`` would, which is slow to import.
+
+    Python has the entries of PYTHONPATH in front of all others; here it runs without them, so that nothing of them
+    is executed.
+    """
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
-        spec = None if find is None else find(name, None, None)
+        path = [*Added.paths, *sys.path] if getattr(finder, "__name__", "") == "PathFinder" else None
+        spec = None if find is None else find(name, path, None)
         if spec is not None:
             return spec
     return None
@@ -84,7 +97,13 @@ def _files(root: Root, name: str, place: str, folders: "List[str]", value: Dict[
         value["error"] = "; ".join(errors)[:300] or None
         value["csrc"] = [describe_csrc(root, place, folder, record) for folder in csrc_folders(place)]
         value["prebuilt"] = prebuilt(root, place + "/data/aot")
-        value["shadows"] = shadows(root, os.environ, user_site(), name, place)
+        user = user_site()
+        value["hidden"] = hidden_package(root, name, place, Added.paths)
+        value["start_files"] = start_rows(root, Added.paths, user, folders)
+        # What the activation put in front is what was found: only the login's own entries can still be before it.
+        front = value["hidden"] is not None and value["hidden"]["by"] == "activation"
+        environ = dict(os.environ, PYTHONPATH=Added.login) if Added.paths else os.environ
+        value["shadows"] = shadows(root, environ, None if front else user, name, place)
     elif name in FRAMEWORK_FILES:
         record = Record(value["dists"], folders, place, FRAMEWORK_FILES[name])
         value["files"], value["checked"] = framework_files(root, name, place, record)
@@ -133,7 +152,10 @@ def tell(result: int) -> None:
     """Write the two lines of this environment: its variables, and what its interpreter sees."""
     root = Root(sys.argv[1])
     os.write(result, (dumps(allowed_env(os.environ, root)) + "\n").encode())
-    dists = find_dists(sys.path)
+    if len(sys.argv) > 3:
+        Added.login = sys.argv[3]
+        Added.paths = added_paths(root, Added.login, dict(os.environ))
+    dists = find_dists([*Added.paths, *sys.path])
     packages = {}
     for name, names in PACKAGES.items():
         if name == "flashinfer_jit_cache":

@@ -6,10 +6,10 @@ import binascii
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from fleetcheck.agent.program.cuts import MAJORS, gate_rows
+from fleetcheck.agent.program.cuts import MAJORS, cut_functions, cut_lines, gate_rows, without_blocks
 from fleetcheck.agent.program.distributions import Record
 from fleetcheck.agent.program.system import sha256_of
-from fleetcheck.agent.program.values import TEXT_LIMIT, Root, problem, read_bytes
+from fleetcheck.agent.program.values import TEXT_LIMIT, Root, open_file, problem, read_bytes
 
 TEXTS = (
     "jit/env.py",
@@ -39,18 +39,25 @@ OPTIONAL = (
 )
 WATCHED = ("jit/", "comm/", "data/include/flashinfer/comm/", "data/csrc/trtllm_")
 # Rows of RECORD that are needed; most of the 18,000 of a new release are of vendored headers.
-RECORDED = ("__init__.py", *WATCHED, *TEXTS, *GATED, "data/csrc/", "csrc/")
+SOURCES = ("data/csrc/", "data/include/flashinfer/")
+RECORDED = ("__init__.py", *WATCHED, *TEXTS, *GATED, *SOURCES, "csrc/")
 MAJORS_BYTES = MAJORS.encode()
 FILE_LIMIT = 16 << 20
 MOST_FILES = 2000
 MOST_BELOW = 50000
+# 0.6.18 has 15 MB of sources, which are hashed in some 20 ms; 0.7.4 has 400 MB.
+HASHED_BYTES = 20 << 20
+MOST_CHANGED = 50
+PIECE = 1 << 17
 
 
 class Seen:
-    """What is found out once for all files: the hash function, and real paths of folders."""
+    """What is found out once for all files: the hash function, real paths, listings, and what was not hashed."""
 
     hasher: "Optional[Callable[[bytes], Any]]" = None
     folders: Dict[str, str] = {}
+    listings: "Dict[str, Dict[str, Tuple[int, float]]]" = {}
+    unhashed: "List[str]" = []
 
 
 def digest(data: bytes) -> str:
@@ -66,6 +73,22 @@ def digest(data: bytes) -> str:
     return str(Seen.hasher(data).hexdigest())
 
 
+def file_digest(path: str) -> str:
+    """Return the sha256 of a file in hex, read in pieces."""
+    hasher = None if digest(b"") is None or Seen.hasher is None else Seen.hasher(b"")
+    if hasher is None:
+        return digest(read_bytes(path, FILE_LIMIT))
+    fd = open_file(path)
+    try:
+        piece = os.read(fd, PIECE)
+        while piece:
+            hasher.update(piece)
+            piece = os.read(fd, PIECE)
+    finally:
+        os.close(fd)
+    return str(hasher.hexdigest())
+
+
 def real_path(path: str) -> str:
     """Return the real path of a file; that of its folder is resolved once."""
     folder, _, name = path.rpartition("/")
@@ -74,44 +97,6 @@ def real_path(path: str) -> str:
     if folder not in Seen.folders:
         Seen.folders[folder] = os.path.realpath(folder)
     return Seen.folders[folder] + "/" + name
-
-
-def cut_functions(text: str) -> str:
-    """Return the top-level ``gen_*`` functions with decorators, by indentation: broken syntax does not matter."""
-    out: "List[str]" = []
-    decorators: "List[str]" = []
-    inside = False
-    for line in text.splitlines(keepends=True):
-        if line[:1] not in (" ", "\t", "\n", "\r", "#", ")", "]", "}"):  # a new statement of the module
-            inside = line.startswith(("def gen_", "async def gen_"))
-            if inside:
-                out.extend(decorators)
-            decorators = [line] if line.startswith("@") else []
-        if inside:
-            out.append(line)
-    return "".join(out)
-
-
-def without_blocks(text: str) -> str:
-    """Return C++ text with its block comments blanked; every line keeps its number."""
-    out: "List[str]" = []
-    at = look = 0
-    while True:
-        begin = text.find("/*", look)
-        end = text.find("*/", begin + 2) if begin >= 0 else -1
-        if end < 0:
-            return "".join(out) + text[at:]
-        if "//" in text[text.rfind("\n", 0, begin) + 1 : begin]:
-            look = begin + 2  # behind // it opens nothing, and what follows is code
-            continue
-        out += [text[at:begin], "\n" * text.count("\n", begin, end)]
-        at = look = end + 2
-
-
-def cut_lines(text: str, word: str) -> str:
-    """Return the lines that hold ``word``, each behind its number and a tab."""
-    lines = enumerate(text.split("\n"), 1)
-    return "".join("%d\t%s\n" % (number, line.rstrip("\r")) for number, line in lines if word in line)
 
 
 def describe_file(
@@ -135,14 +120,16 @@ def describe_file(
         info = os.stat(path)
         value.update(size=info.st_size, mtime=info.st_mtime, ctime=info.st_ctime, uid=info.st_uid)
         value["real"] = root.show(real_path(path))
-        data = read_bytes(path, FILE_LIMIT + 1)
+        data = b"" if info.st_size > FILE_LIMIT else read_bytes(path, FILE_LIMIT + 1)
     except Exception as error:
         value["error"] = problem(error)
         absent = value["error"] in ("ENOENT", "ENOTDIR")
         value["record"] = "unreadable" if not absent else "missing" if listed else value["record"]
         return value
-    if len(data) > FILE_LIMIT:
+    if max(len(data), info.st_size) > FILE_LIMIT:
         value["error"], value["record"] = "larger than %d bytes" % FILE_LIMIT, "unreadable"
+        if listed is not None and listed[1] is not None and listed[1] != value["size"]:
+            value["record"] = "mismatch"
         return value
     value["sha256"] = digest(data)
     if record.known:
@@ -164,7 +151,7 @@ def compare(digest: str, listed: str) -> str:
 
 def _add_text(value: Dict[str, Any], name: str, text: str) -> None:
     if name in HEADERS:
-        value["text"], value["cut"] = cut_lines(without_blocks(text), "__CUDA_ARCH__")[:TEXT_LIMIT], "lines"
+        value["text"], value["cut"] = cut_lines(without_blocks(text), "__CUDA_ARCH")[:TEXT_LIMIT], "lines"
     elif len(text) <= TEXT_LIMIT:
         value["text"] = text
     else:
@@ -203,6 +190,52 @@ def below(folder: str, most: int = MOST_BELOW, first: str = "") -> "Iterator[Tup
                     yield relative + entry.name, info
 
 
+def listing(folder: str) -> "Dict[str, Tuple[int, float]]":
+    """Return size and last change (of content or of anything else) of every file below a folder; read once."""
+    if folder not in Seen.listings:
+        Seen.listings[folder] = {
+            name: (info.st_size, max(info.st_mtime, info.st_ctime)) for name, info in below(folder)
+        }
+    return Seen.listings[folder]
+
+
+def changed_sources(package: str, record: Record) -> "Tuple[List[str], int]":
+    """Return the sources whose content is not what RECORD lists, and how many were compared by their hash.
+
+    All are hashed where that is little. Else those that changed after RECORD was written, the last first, up to
+    the same amount; what changed and was not hashed is kept in ``Seen.unhashed``.
+    """
+    changed: "List[str]" = []
+    waiting: "List[Tuple[float, str, int]]" = []
+    for folder in SOURCES:
+        try:
+            there = listing(package + "/" + folder.rstrip("/"))
+        except OSError:
+            continue  # the look at the folder itself tells of it
+        for name, (size, when) in there.items():
+            listed = None if (folder + name).startswith(WATCHED) else record.files.get(folder + name)
+            if listed is not None and listed[1] not in (None, size):
+                changed.append(folder + name)
+            elif listed is not None and listed[0]:
+                waiting.append((when, folder + name, size))
+    if sum(size for _, _, size in waiting) > HASHED_BYTES:
+        waiting = [one for one in waiting if one[0] > record.written]
+    room, compared = HASHED_BYTES, 0
+    for _, name, size in sorted(waiting, reverse=True):
+        room -= size
+        if room < 0:
+            Seen.unhashed.append(name)
+            continue
+        try:
+            found = file_digest(package + "/" + name)
+        except OSError:
+            continue  # unreadable or gone meanwhile: nothing is said of it
+        compared += 1
+        if compare(found, record.files[name][0]) == "mismatch":
+            changed.append(name)
+    return sorted(changed)[:MOST_CHANGED], compared
+
+
 def flashinfer_files(
     root: Root, package: str, record: Record, gates: "List[Dict[str, Any]]"
 ) -> "Tuple[List[Dict[str, Any]], int, List[str]]":
@@ -234,7 +267,9 @@ def flashinfer_files(
         absent = value["error"] in ("ENOENT", "ENOTDIR") and value["record"] != "missing"
         if value["text"] is not None or (value["record"] != "match" and not (absent and name in OPTIONAL)):
             files.append(value)
-    return files, checked, errors
+    changed, compared = changed_sources(package, record) if record.known else ([], 0)
+    files += [describe_file(root, package, name, record) for name in changed]
+    return files, checked + compared, errors
 
 
 def describe_csrc(root: Root, package: str, folder: str, record: Record) -> Dict[str, Any]:
@@ -242,7 +277,7 @@ def describe_csrc(root: Root, package: str, folder: str, record: Record) -> Dict
     value: Dict[str, Any] = {
         "path": root.show(folder), "real": root.show(os.path.realpath(folder)), "exists": False,
         "is_link": os.path.islink(folder), "error": None, "files": 0, "missing": [], "missing_count": 0,
-        "size_differs": [], "extra": [], "extra_count": 0, "listed": None,
+        "size_differs": [], "extra": [], "extra_count": 0, "listed": None, "unhashed": 0,
     }  # fmt: skip
     inside = folder.startswith(package + "/")
     prefix = folder[len(package) + 1 :] + "/"
@@ -254,8 +289,10 @@ def describe_csrc(root: Root, package: str, folder: str, record: Record) -> Dict
     try:
         os.stat(folder)
         value["exists"] = True
-        for name, info in below(folder):
-            there[name] = info.st_size
+        there = {name: size for name, (size, _) in listing(folder).items()}
+        for name in listed if len(there) >= MOST_BELOW else ():
+            if name not in there and os.path.isfile(folder + "/" + name):
+                there[name] = os.path.getsize(folder + "/" + name)
     except Exception as error:
         if problem(error) != "ENOENT" or value["exists"]:
             value["error"] = problem(error)
@@ -269,4 +306,5 @@ def describe_csrc(root: Root, package: str, folder: str, record: Record) -> Dict
     extra = sorted(name for name in there if name not in listed) if value["listed"] is not None else []
     value.update(missing=missing[:50], missing_count=len(missing), size_differs=differs[:50])
     value.update(extra=extra[:50], extra_count=len(extra))
+    value["unhashed"] = sum(inside and name.startswith(prefix) for name in Seen.unhashed)
     return value

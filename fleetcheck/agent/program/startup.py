@@ -5,9 +5,12 @@ Of a file only the paths that end in a folder ``csrc`` are told, with their line
 
 from __future__ import annotations
 
+import glob
 import os
+import time
 from typing import Any, Dict, Iterator, List, Optional
 
+from fleetcheck.agent.program.find import expand_home
 from fleetcheck.agent.program.values import Root, problem, read_bytes
 
 UNIT_FOLDERS = (
@@ -20,21 +23,25 @@ SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash")
 STARTUP_LIMIT = 1 << 18
 MOST_STARTUP = 200
 MOST_NAMED = 50
+MOST_SCANNED = 500
+MOST_MATCHES = 2000
+SCAN_LIMIT = 5.0
 PATH_ENDS = frozenset(" \t\"'`=:;,()[]{}<>|&\\$")
 
 
 class Startup:
     """The files that start what serves, each read once."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, most: int = MOST_STARTUP) -> None:
         self.root = root
+        self.most = most
         self.read: "List[str]" = []
         self.named: "List[Dict[str, Any]]" = []
         self.errors: "List[str]" = []
 
     def file(self, path: str, kind: str) -> "Optional[bytes]":
         """Search one file, and return its text; None where it is none, was read already, or may not be read."""
-        if path in self.read or len(self.read) >= MOST_STARTUP:
+        if path in self.read or len(self.read) >= self.most:
             return None
         try:
             data = read_bytes(self.root.at(path), STARTUP_LIMIT)
@@ -94,6 +101,75 @@ class Startup:
             path = word if word.startswith("/") else (cwd or "/nonexistent") + "/" + word
             self.file(os.path.normpath(path), "script")
             return
+
+
+class PathScan:
+    """A search of the files that an inventory names, bounded in count, size and time."""
+
+    def __init__(self, root: Root, patterns: "List[str]") -> None:
+        self.root = root
+        self.patterns = patterns
+        self.files = Startup(root, MOST_SCANNED)
+        self.until = time.monotonic() + SCAN_LIMIT
+        self.unmatched: "List[str]" = []
+        self.cut: "Optional[str]" = None
+
+    def run(self) -> "Dict[str, Any]":
+        """Return the part ``scan``."""
+        for pattern in self.patterns[:100]:
+            matched = False
+            for path in self.matches(expand_home(pattern)):
+                matched = True
+                self.one(path)
+            if not matched:
+                self.unmatched.append(pattern)
+        return {
+            "named": self.files.named, "files": len(self.files.read), "unmatched": self.unmatched,
+            "errors": self.files.errors[:20], "truncated": self.cut,
+        }  # fmt: skip
+
+    def matches(self, pattern: str) -> "Iterator[str]":
+        """Yield what a pattern names: a file, the files of a folder, or what a glob matches."""
+        if os.path.lexists(self.root.at(pattern)) or not any(mark in pattern for mark in "*?["):
+            if os.path.lexists(self.root.at(pattern)):
+                yield pattern
+            return
+        for number, place in enumerate(glob.iglob(glob.escape(self.root.prefix) + pattern)):
+            if number >= MOST_MATCHES or time.monotonic() > self.until:
+                self.cut = self.cut or "more than %d matches or %d s" % (MOST_MATCHES, SCAN_LIMIT)
+                return
+            yield place[len(self.root.prefix) :]
+
+    def one(self, path: str) -> None:
+        """Search one path. Of a folder its own files are searched, and none below."""
+        if os.path.isdir(self.root.at(path)):
+            try:
+                names = sorted(os.listdir(self.root.at(path)))[:MOST_MATCHES]
+            except OSError as error:
+                self.files.errors.append(path[:300] + ": " + problem(error))
+                return
+            for name in names:
+                if os.path.isfile(self.root.at(path) + "/" + name):
+                    self.file(path.rstrip("/") + "/" + name)
+            return
+        self.file(path)
+
+    def file(self, path: str) -> None:
+        """Search one file; tell where it could not be read, or not whole."""
+        if len(self.files.read) >= MOST_SCANNED or time.monotonic() > self.until:
+            self.cut = self.cut or "more than %d files or %d s" % (MOST_SCANNED, SCAN_LIMIT)
+            return
+        data = self.files.file(path, "scan")
+        if data is not None and len(data) >= STARTUP_LIMIT:
+            self.files.errors.append(path[:300] + ": searched to its first %d bytes" % STARTUP_LIMIT)
+        elif data is None and path not in self.files.read and os.path.lexists(self.root.at(path)):
+            if not any(line.startswith(path[:300] + ": ") for line in self.files.errors):
+                self.files.errors.append(path[:300] + ": not a regular file")
+
+
+def gather_scan(root: Root, patterns: "List[str]") -> "Dict[str, Any]":
+    """Return the part ``scan``: the paths of sources that the files of these patterns name."""
+    return PathScan(root, patterns).run()
 
 
 def csrc_paths(line: str) -> "Iterator[str]":

@@ -1,0 +1,128 @@
+"""Which FlashInfer an activated shell imports: PYTHONPATH of the activation, and files that Python runs first.
+
+None of what they lead to is executed by the look.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_host import Host, look
+from test_agent_safety import poison
+
+from fleetcheck.agent.evidence import Request
+from fleetcheck.agent.program import startfiles
+from fleetcheck.facts.host import host_facts
+from fleetcheck.facts.records import FlashInfer
+
+TRAPS = ("ast", "csv", "hashlib", "glob", "json", "sitecustomize", "usercustomize", "torch/__init__", "zlib")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "root")
+
+
+def copy_of(site: Path, place: Path) -> Path:
+    """Put a copy of the package into a folder of modules that must not run; returns the folder."""
+    shutil.copytree(site / "flashinfer", place / "flashinfer")
+    (place / "flashinfer/version.py").write_text("__version__ = '0.6.17'\n")
+    return place
+
+
+def seen(host: Host, login: str = "") -> tuple[dict[str, Any], FlashInfer]:
+    """Return the package as it came back, and what is said of it."""
+    env = {**os.environ, "HOME": "/root", "PYTHONPATH": login}
+    answer = look(Request(sysroot=str(host.root), venvs=("/opt/ml",)), env=env)
+    assert answer.parts["end"]["errors"] == []
+    found = host_facts(answer.parts).venvs[0].flashinfer
+    assert found is not None
+    value: dict[str, Any] = answer.venv()["packages"]["flashinfer"]
+    return value, found
+
+
+def test_the_activation_decides_and_nothing_of_it_runs(host: Host, tmp_path: Path) -> None:
+    site = host.venv("/opt/ml")
+    front = copy_of(site, host.at("/srv/front"))
+    marker = tmp_path / "executed"
+    for name in TRAPS:
+        poison(front / f"{name}.py", marker)
+    (site / "flashinfer/jit/env.py").write_text("edited, (so that ast is needed)\nFLASHINFER_CSRC_DIR = 1 + 1\n")
+    (front / "flashinfer/jit/env.py").write_text(
+        "import pathlib\nFLASHINFER_CSRC_DIR = pathlib.Path('/srv/own')\n"
+    )
+    with host.at("/opt/ml/bin/activate").open("a") as script:
+        script.write(f"export PYTHONPATH=relative:/srv/empty:{front}:$PYTHONPATH\n")
+    value, found = seen(host, "/srv/login")
+    assert not marker.exists()
+    assert (found.root, found.version, found.env_record) == ("/srv/front/flashinfer", "0.6.17", "no-record")
+    assert found.csrc_dir == "/srv/own"
+    assert found.hidden is not None
+    assert (found.hidden.by, found.hidden.path.endswith("/site-packages/flashinfer")) == ("activation", True)
+    assert (found.install, found.distributions, found.modified, found.shadows) == ("source", (), (), ())
+    assert [(row["file"], row["word"]) for row in value["start_files"]] == []
+
+
+def test_what_the_login_has_in_front_is_told_apart(host: Host) -> None:
+    site = host.venv("/opt/ml")
+    login = copy_of(site, host.at("/srv/login"))
+    with host.at("/opt/ml/bin/activate").open("a") as script:
+        script.write("export PYTHONPATH=/srv/empty:$PYTHONPATH\n")
+    value, found = seen(host, str(login))
+    assert (found.root, found.hidden) == (value["root"], None)
+    assert str(found.root).startswith("/opt/ml/lib")
+    assert [(one.by, one.path) for one in found.shadows] == [("PYTHONPATH", "/srv/login/flashinfer")]
+
+
+def test_an_activation_that_changes_nothing(host: Host) -> None:
+    host.venv("/opt/ml")
+    value, found = seen(host, "/srv/a:/srv/b")
+    assert (value["hidden"], value["start_files"], value["shadows"]) == (None, [], [])
+    assert found.basis == "resolved"
+
+
+def test_start_files_are_read_by_their_lines_that_run(host: Host) -> None:
+    site = host.venv("/opt/ml")
+    (site / "a.pth").write_text("# import flashinfer\n/srv/flashinfer\nimport os; x = 1  # flashinfer\n")
+    (site / "b.pth").write_text("import os\nimport late, flash_late as f; x = 1\n")
+    (site / "flash_late.py").write_text("import deeper\n\n\nx = 'flashinfer'  # FLASHINFER_CSRC_DIR\n")
+    (site / "deeper/__init__.py").parent.mkdir()
+    (site / "deeper/__init__.py").write_text("\nfrom os import environ\nenviron['FLASHINFER_CSRC_DIR'] = ''\n")
+    (site / "c.txt").write_text("import flashinfer\n")
+    (site / ".hidden.pth").write_text("import flashinfer_hidden\n")
+    (site / "late.py").write_text("x = 1\n")
+    value, found = seen(host)
+    told = [(Path(row["file"]).name, row["line"], row["word"]) for row in value["start_files"]]
+    assert told == [("flash_late.py", 4, "flashinfer"), ("__init__.py", 3, "FLASHINFER_CSRC_DIR")]
+    assert found.basis == "guessed"
+    assert [one.word for one in found.start_files] == ["flashinfer", "FLASHINFER_CSRC_DIR"]
+
+
+def test_a_change_of_the_path_counts_where_something_came_in_front(host: Host) -> None:
+    site = host.venv("/opt/ml")
+    (site / "sitecustomize.py").write_text("import sys\nsys.path.append('/nothing')\n")
+    _, quiet = seen(host)
+    assert (quiet.start_files, quiet.hidden) == ((), None)
+    front = copy_of(site, host.at("/srv/front"))
+    (site / "sitecustomize.py").write_text(f"import sys\nsys.path.insert(0, {str(front)!r})\n")
+    _, told = seen(host)
+    assert [(one.line, one.word) for one in told.start_files] == [(2, "sys.path")]
+    assert told.hidden is not None
+    assert (told.root, told.hidden.by) == ("/srv/front/flashinfer", "start-up")
+
+
+def test_odd_start_files_are_bounded(host: Host) -> None:
+    site = host.venv("/opt/ml")
+    (site / "big.py").write_text("x = 'flashinfer'\n" * 100)
+    (site / "big.pth").write_text("import big, ring\n" * 20000)
+    (site / "ring.py").write_text("import ring, ring2\n")
+    (site / "ring2.py").write_text("import ring\n")
+    (site / "loop.pth").symlink_to("loop.pth")
+    (site / "folder.pth").mkdir()
+    value, _ = seen(host)
+    assert len(value["start_files"]) == startfiles.MOST_TOLD
+    assert {Path(row["file"]).name for row in value["start_files"]} == {"big.py"}
