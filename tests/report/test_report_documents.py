@@ -73,7 +73,7 @@ HOST = json.loads(formats.render(RUN, "json"))["hosts"][0]
         ('{"a": 1,\n "b": }', ":2: not JSON: Expecting value"),
         ("[]", ": not a JSON object"),
         ("{}", ": not a run: it has no schema fleetcheck/run/1"),
-        ("[" * 100_000, ": not JSON that can be read: RecursionError"),
+        ("[" * 100_000, ": not JSON that can be read: nested too deeply"),
         (changed(schema="x"), ": its schema is 'x'; this version reads fleetcheck/run/1"),
         (changed(schema=["\x1b"]), ": its schema is ['\\x1b']; this version reads fleetcheck/run/1"),
         (changed(hosts=[HOST, HOST]), ": host gpu01.lab stands there twice"),
