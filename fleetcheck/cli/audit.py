@@ -84,13 +84,14 @@ def watched(
     """
     from fleetcheck.audit import audit
     from fleetcheck.judge import new_run
+    from fleetcheck.remote.cpus import seated
 
     prepare(session)
     # What was imported lives as long as the process, and a host makes 10,000 objects: 4 % of the CPU of an audit.
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
     info = info or new_run(source)
-    with Outputs(show) as outputs, Recorders(show.outputs) as recorders:
+    with Outputs(show) as outputs, Recorders(show.outputs) as recorders, seated():
         recorders.begin(info, policy, targets)
         if memory is not None:
             memory.begin(info)

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from fleetcheck.remote import cpus
+
 CHUNK_BYTES = 64 << 10
 EXIT_POLL_SECONDS = 0.05
 
@@ -58,6 +60,7 @@ class Runner:
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
+            cpus.stand(process.pid)
             self._running.add(process)
         try:
             return self._collect(process)

@@ -21,6 +21,7 @@ import fabric
 import paramiko
 
 from fleetcheck.agent.evidence import Stage
+from fleetcheck.remote import cpus
 from fleetcheck.remote.failures import LookError, Place, plain
 from fleetcheck.remote.session import FleetTransport
 from fleetcheck.remote.watchdog import Attempt
@@ -174,6 +175,7 @@ class ProxyCommand:
                 [shell, "-c", f"exec {command}"],
                 stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._words, start_new_session=True,
             )  # fmt: skip
+            cpus.stand(self._process.pid)
         except OSError as error:
             self._socket.close()
             self._words.close()

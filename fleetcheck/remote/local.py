@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from fleetcheck.agent.frame import Collector, TooLarge
+from fleetcheck.remote import cpus
 from fleetcheck.remote.failures import LookError, ended_early, too_large
 from fleetcheck.remote.session import GRACE, STDERR_KEPT
 from fleetcheck.remote.watchdog import Attempt
@@ -41,6 +42,7 @@ def ask_here(attempt: Attempt, script: bytes, sink: Collector, *, max_bytes: int
     except OSError as error:
         message = f"{command[0]} could not be started on this machine ({error.strerror})"
         raise LookError("probe-error", "channel", "refused", message) from error
+    cpus.stand(process.pid)
     exchange = _Exchange(process, script, sink, max_bytes)
     try:
         attempt.enter("probe")
