@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fleetcheck.report.nodes import fold, wrap
-from fleetcheck.report.text import clean, paint, value
+from fleetcheck.report.text import cells, clean, paint, value, words
 from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank
 
 FLEET = "(fleet)"
+_PLACE = re.compile(r"\bGPU (?:\d|[0-9A-Fa-f]+:)")
+OUTLIER = "fleet-outlier"
+APART = "fleetcheck audit all -i INVENTORY --fold  # what sets these hosts apart"
 READABLE = 100
 """Columns at which sentences break on a wider terminal."""
 SHOWN = 8
@@ -64,13 +67,14 @@ def groups(findings: Iterable[Finding]) -> list[Group]:
         for place in _places(finding):
             known.setdefault(place, finding)
     found: dict[str, Group] = {}
+    joined = _joined(live)
     for finding in live:
         root = _root(finding, known)
         group = found.setdefault(root.rule, Group(root.rule))
         group.worst = max(group.worst, rank(finding.severity))
         host = finding.host or FLEET
         if root is finding:
-            group.said.setdefault(_said(finding), []).append(host)
+            group.said.setdefault(joined.get(id(finding)) or _said(finding), []).append(host)
             if finding.reference:
                 group.references[clean(finding.reference)] = None
         else:
@@ -114,11 +118,51 @@ def _said(finding: Finding) -> Said:
         None if finding.venv is None else clean(finding.venv, 1000),
         None if finding.gpu is None else clean(finding.gpu, 100),
         clean(finding.message, 1000),
-        "" if finding.expected is None else value(finding.expected),
-        "" if finding.seen is None else value(finding.seen),
+        "" if finding.expected is None else words(finding.expected),
+        "" if finding.seen is None else words(finding.seen),
         finding.basis,
         tuple(clean(step, 4000) for step in finding.remedy),
     )
+
+
+def _joined(findings: Sequence[Finding]) -> dict[int, Said]:
+    """Return what is said of outliers of several groups that differ alike, by the identity of each finding."""
+    alike: dict[tuple[Severity, str | None, str, str], list[Finding]] = {}
+    for one in findings:
+        if one.rule == OUTLIER and isinstance(one.expected, Mapping) and isinstance(one.seen, Mapping):
+            key = one.severity, one.venv, words(one.expected, 4000), words(one.seen, 4000)
+            alike.setdefault(key, []).append(one)
+    joined: dict[int, Said] = {}
+    for found in alike.values():
+        if len({one.message for one in found}) > 1:
+            first = found[0]
+            said = _said(first)._replace(message=_unlike(first), expected="", seen="")
+            steps = [one for one in said.remedy if all(one in map(clean, other.remedy) for other in found)]
+            said = said._replace(remedy=(APART, *steps))
+            joined |= dict.fromkeys(map(id, found), said)
+    return joined | _placed(findings)
+
+
+def _placed(findings: Sequence[Finding]) -> dict[int, Said]:
+    """Return what is said in the same words of one GPU a host, where they tell its place, as a uuid does not."""
+    alike: dict[Said, list[Finding]] = {}
+    for one in findings:
+        if one.gpu is not None and _PLACE.search(one.message):
+            alike.setdefault(_said(one)._replace(gpu=None), []).append(one)
+    placed: dict[int, Said] = {}
+    for said, found in alike.items():
+        if len({one.host for one in found}) == len(found) and len({one.gpu for one in found}) > 1:
+            placed |= dict.fromkeys(map(id, found), said)
+    return placed
+
+
+def _unlike(finding: Finding) -> str:
+    names = list(finding.seen)
+    told = "; ".join(
+        f"{name} is {value(finding.seen[name])}, not {value(finding.expected.get(name))}" for name in names[:3]
+    )
+    more = f"; and {len(names) - 3} more facts" if len(names) > 3 else ""
+    return clean(f"Unlike most hosts of their groups: {told}{more}.", 1000)
 
 
 def lines(group: Group, width: int, *, wide: bool, colour: bool) -> Iterator[str]:
@@ -130,18 +174,23 @@ def lines(group: Group, width: int, *, wide: bool, colour: bool) -> Iterator[str
     shown = list(group.said.items())
     rest = [] if wide else shown[SHOWN:]
     by_remedy: dict[tuple[str, ...], list[tuple[Said, list[str]]]] = {}
+    before: list[str] = []
     for said, names in shown if wide else shown[:SHOWN]:
         by_remedy.setdefault(said.remedy, []).append((said, names))
     for remedy, items in by_remedy.items():
         for said, names in items:
-            yield from _item(said, names, width, SEVERITIES[group.worst])
+            again = len(names) > 1 and names == before
+            yield from _item(said, names, width, SEVERITIES[group.worst], again=again)
+            before = names
         shared = {name for _, names in items for name in names} if len(items) > 1 else set()
         yield from _remedy(remedy, len(shared), every=len(by_remedy) == 1)
     if rest:
         more = fold(host for _, names in rest for host in names)
-        yield from _wrapped(f"and {len(rest)} more, shown by --wide:", more, width)
+        yield from wrapped(f"and {len(rest)} more, shown by --wide:", more, width)
     for (grade, rule), follows in group.follows.items():
-        yield from _wrapped(f"explains {clean(rule)} ({grade}) on", fold(follows.hosts), width)
+        same = len(hosts) > 1 and set(follows.hosts) == hosts
+        places = f"the same {len(hosts)} hosts" if same else fold(follows.hosts)
+        yield from wrapped(f"explains {clean(rule)} ({grade}) on", places, width)
         told = list(follows.messages)
         for message in told if wide else told[:FOLLOWING]:
             yield from sentence(message, width, "    ")
@@ -151,12 +200,15 @@ def lines(group: Group, width: int, *, wide: bool, colour: bool) -> Iterator[str
         yield f"  see {reference}"
 
 
-def _item(said: Said, names: list[str], width: int, severity: Severity) -> Iterator[str]:
+def _item(said: Said, names: list[str], width: int, severity: Severity, *, again: bool) -> Iterator[str]:
     grade = "" if said.severity == severity else f"{said.severity}: "
     place = "  ".join(part for part in (said.venv, said.gpu and f"GPU {said.gpu}") if part)
-    folded = wrap(fold(names), max(40, width - 4) if width else 1 << 30)
-    yield from (f"  {line}" for line in folded[:-1])
-    yield f"  {folded[-1]}" + (f"  {place}" if place else "")
+    told = f"the same {len(names)} hosts" if again else fold(names)
+    folded = wrap(told, max(40, width - 4) if width else 1 << 30)
+    if place and not (width and cells(folded[-1]) + cells(place) + 4 > width):
+        folded[-1] += f"  {place}"
+        place = ""
+    yield from (f"  {line}" for line in [*folded, place] if line)
     yield from sentence(f"{grade}{said.message}", width, "    ")
     if said.expected:
         yield f"    expected  {said.expected}"
@@ -188,20 +240,24 @@ def where(steps: Iterable[str]) -> str:
 _HERE = re.compile(r"\binventory\b|^fleetcheck |^ssh(-keygen)? |--workers|--accept-new", re.IGNORECASE)
 
 
-def _wrapped(lead: str, folded: str, width: int) -> Iterator[str]:
-    room = max(40, width - len(lead) - 3) if width else 1 << 30
-    first, *others = wrap(folded, room) or [""]
+def wrapped(lead: str, folded: str, width: int) -> Iterator[str]:
+    """Yield a node set after what leads to it, broken at its commas to ``width`` columns, 0: no limit."""
+    room = max(40, width - 4) if width else 1 << 30
+    first, *others = wrap(folded, room, room - max(0, cells(lead) - 1))
     yield f"  {lead} {first}"
     yield from (f"    {line}" for line in others)
 
 
-def sentence(text: str, width: int, indent: str) -> Iterator[str]:
-    """Yield a message broken at spaces to at most ``width`` columns, 0: no limit. A longer word stays whole."""
+def sentence(text: str, width: int, indent: str, most: int = READABLE) -> Iterator[str]:
+    """Yield a message broken at spaces to at most ``width`` columns, 0: no limit. A longer word stays whole.
+
+    On a terminal that is wider than ``most``, that is where it breaks.
+    """
     if not width:
         yield indent + text
         return
     yield from textwrap.wrap(
-        text, max(40, min(width, READABLE)), initial_indent=indent, subsequent_indent=indent,
+        text, max(40, min(width, most)), initial_indent=indent, subsequent_indent=indent,
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
@@ -214,4 +270,4 @@ def waived(findings: Iterable[Finding], width: int) -> Iterator[str]:
             key = (finding.rule, finding.waived.reason, finding.waived.until)
             accepted.setdefault(key, []).append(finding.host or FLEET)
     for (rule, reason, until), names in accepted.items():
-        yield from _wrapped(f"{clean(rule)}, until {clean(until)}, {clean(reason)}:", fold(names), width)
+        yield from wrapped(f"{clean(rule)}, until {clean(until)}, {clean(reason)}:", fold(names), width)

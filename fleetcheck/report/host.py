@@ -5,6 +5,7 @@ The facts are walked as the records hold them, so that a fact that is new there 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -12,9 +13,9 @@ from typing import Any
 from pydantic import BaseModel
 from tabulate import tabulate
 
-from fleetcheck.facts.records import Venv
+from fleetcheck.facts.records import Gpus, Venv
 from fleetcheck.report.findings import groups, lines, sentence, waived
-from fleetcheck.report.rows import in_words
+from fleetcheck.report.rows import in_words, unusable
 from fleetcheck.report.text import clean, paint, value
 from fleetcheck.rules.finding import SEVERITIES, Finding
 from fleetcheck.run import HostResult, Run
@@ -71,14 +72,37 @@ def summary(host: HostResult, findings: Sequence[Finding]) -> str:
         where = f" at the stage {host.stage}" if host.stage else ""
         why = f": {clean(host.message, _TEXT)}" if host.message else ""
         return f"{clean(host.name)} was not checked, {host.outcome}{where}{why}"
-    gpus = f"GPUs {host.gpus.state}"
-    if host.gpus.count is not None:
-        kinds = "/".join(clean(kind, 20) for kind in host.gpus.compute_capability[:8])
-        one = "1 GPU" if host.gpus.count == 1 else f"{host.gpus.count} GPUs"
-        gpus = f"{one}{f' of compute capability {kinds}' if kinds else ''}, {host.gpus.state}"
     places = "; ".join(_place(venv) for venv in host.venvs[:4]) or "no Python environment is known"
     more = f"; and {len(host.venvs) - 4} more environments" if len(host.venvs) > 4 else ""
-    return f"{clean(host.name)} {_standing(host, findings)}: {gpus}; {places}{more}."
+    return f"{clean(host.name)} {_standing(host, findings)}: {_gpus(host.gpus)}; {places}{more}."
+
+
+def _gpus(gpus: Gpus) -> str:
+    kinds = "/".join(clean(kind, 20) for kind in gpus.compute_capability[:8])
+    kind = f" of compute capability {kinds}" if kinds else ""
+    count = gpus.count or 0
+    number = "1 GPU" if count == 1 else f"{count} GPUs"
+    bad = unusable(gpus)
+    if bad:
+        parts = re.fullmatch(r"(\d+) of (\d+) (.*)", bad)
+        told = f"{parts[1]} of {parts[2]} GPUs {'is' if parts[1] == '1' else 'are'} {parts[3]}" if parts else bad
+        return f"{told}, nvidia-smi lists {number if count else 'none'}{kind if count else ''}"
+    if gpus.state == "ok":
+        return f"{number}{kind}, ok" if gpus.count is not None else "GPUs ok"
+    listed = f", having listed {number}{kind}" if count else ""
+    return f"{_SAID[gpus.state]}{listed}"
+
+
+_SAID: dict[str, str] = {
+    "hung": "nvidia-smi hung",
+    "driver-mismatch": "the loaded driver and its libraries are of different versions",
+    "driver-unloaded": "the driver is not loaded",
+    "smi-missing": "nvidia-smi is not there",
+    "no-gpu": "no GPU",
+    "no-permission": "the GPUs may not be asked by the audit's user",
+    "nvml-error": "nvidia-smi failed",
+    "unknown": "the GPUs are not known in full",
+}
 
 
 def _standing(host: HostResult, findings: Sequence[Finding]) -> str:
@@ -116,6 +140,10 @@ def unexamined(host: HostResult) -> Iterator[str]:
             parts.append("activation")
         if parts:
             yield f"{clean(venv.path, 300)}: {', '.join(parts)}"
+        flash = venv.flashinfer
+        if flash is not None and flash.imported_state not in (None, "answered"):
+            why = clean(flash.imported_error or "no reason given", 300)
+            yield f"{clean(venv.path, 300)}: the real import that was asked for ({flash.imported_state}: {why})"
     unknown = [name for name in type(host.gpus).model_fields if getattr(host.gpus, name) is None]
     if unknown:
         yield f"gpus: {', '.join(_label(name).lower() for name in unknown)}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fleetcheck.facts.records import Fusion, Gpus, Venv
@@ -30,12 +31,12 @@ class Line(NamedTuple):
     fusion_short: str
     verdict: str
     verdict_middle: str
-    verdict_short: str
     role: Role
     more: tuple[str, ...] = ()
     """The cells of the columns that are shown only when they are asked for, in their order."""
     link: str = ""
     link_short: str = ""
+    gpus_short: str = ""
 
 
 class Entry(NamedTuple):
@@ -43,6 +44,8 @@ class Entry(NamedTuple):
 
     hosts: tuple[str, ...]
     lines: tuple[Line, ...]
+    seen: bool = True
+    """Whether these hosts were checked; those that were not are named a second time, with the reason."""
 
 
 USUAL = ("HOST", "GPUS", "LINK", "DRIVER", "VENV", "FLASHINFER", "CSRC", "FUSION", "VERDICT")
@@ -77,9 +80,10 @@ def chosen(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def entries(run: Run, *, wide: bool, columns: Sequence[str] = USUAL) -> list[Entry]:
-    """Return the entries, worst first. Unless ``wide``, ok hosts whose rows are equal are one entry.
+    """Return the entries, worst first. Unless ``wide``, hosts that read the same are one entry.
 
-    ``columns`` are those that :func:`chosen` returned.
+    Those with findings also have the same ones, though perhaps of other GPUs. ``columns`` are those that
+    :func:`chosen` returned.
     """
     more = [name for name in columns if name in MORE]
     worst = _worst(run.findings)
@@ -87,8 +91,8 @@ def entries(run: Run, *, wide: bool, columns: Sequence[str] = USUAL) -> list[Ent
     for finding in run.findings:
         if finding.host is not None and not finding.waived:
             found.setdefault(finding.host, []).append(finding)
-    ranked: list[tuple[int, Entry]] = []
-    healthy: dict[tuple[int, tuple[Line, ...]], list[str]] = {}
+    alike: dict[Hashable, list[str]] = {}
+    ranked: dict[Hashable, tuple[int, Entry]] = {}
     for host in run.hosts:
         graded = worst.get(host.name, {})
         # What is not shown keeps no two rows apart.
@@ -96,17 +100,17 @@ def entries(run: Run, *, wide: bool, columns: Sequence[str] = USUAL) -> list[Ent
             dict.fromkeys(_shown(line, columns) for line in _lines(host, graded, more, found.get(host.name, ())))
         )
         order = _order(host, _gravest(graded.values()))
-        if host.verdict == "ok" and not wide:
-            healthy.setdefault((order, lines), []).append(host.name)
-        else:
-            ranked.append((order, Entry((host.name,), lines)))
-    ranked += [(order, Entry(tuple(names), lines)) for (order, lines), names in healthy.items()]
-    ranked.sort(key=lambda item: item[0])
-    return [entry for _, entry in ranked]
+        live = () if host.verdict == "ok" else found.get(host.name, ())
+        same = frozenset((one.rule, one.severity, one.venv) for one in live)
+        key = host.name if wide else (order, lines, same)
+        alike.setdefault(key, []).append(host.name)
+        ranked.setdefault(key, (order, Entry((), lines, host.verdict in ("ok", "findings"))))
+    placed = [(order, entry._replace(hosts=tuple(alike[key]))) for key, (order, entry) in ranked.items()]
+    return [entry for _, entry in sorted(placed, key=lambda item: item[0])]
 
 
 _HELD: dict[str, dict[str, Any]] = {
-    "GPUS": {"gpus": ""},
+    "GPUS": {"gpus": "", "gpus_short": ""},
     "LINK": {"link": "", "link_short": ""},
     "DRIVER": {"driver": ""},
     "VENV": {"venv": ""},
@@ -162,7 +166,7 @@ def _named(found: Sequence[Finding], venv: Venv | None, worst: Severity) -> tupl
 
 
 def _lines(host: HostResult, graded: _Graded, more: Sequence[str], found: Sequence[Finding]) -> Iterable[Line]:
-    gpus, driver, (link, link_short) = _gpus(host), _driver(host.gpus), _link(host.gpus)
+    (gpus, gpus_short), driver, (link, link_short) = _gpus(host), _driver(host.gpus), _link(host.gpus)
     shown: tuple[Venv | None, ...] = host.venvs or (None,)
     for venv in shown:
         here = (graded.get(None), graded.get(venv.path)) if venv else tuple(graded.values())
@@ -177,8 +181,8 @@ def _lines(host: HostResult, graded: _Graded, more: Sequence[str], found: Sequen
         fusion, fusion_short = _fusion(venv)
         yield Line(
             gpus, driver, clean(venv.path, 1000) if venv else "-", _flashinfer(venv), csrc, path, moved,
-            fusion, fusion_short, verdict, middle, short, role, tuple(_more(name, host, venv) for name in more),
-            link, link_short,
+            fusion, fusion_short, verdict, middle, role, tuple(_more(name, host, venv) for name in more),
+            link, link_short, gpus_short,
         )  # fmt: skip
 
 
@@ -190,22 +194,49 @@ def _verdict(host: HostResult, severity: Severity | None) -> tuple[str, str, Rol
     else:
         more, role = host.detail or host.stage, "dim" if host.verdict == "skipped" else "warning"
     long = f"{host.verdict} ({clean(more, _NAME)})" if more else host.verdict
-    return long, host.verdict, role
+    # An "ok" alone would hide at one width what another tells.
+    return long, long if host.verdict == "ok" else host.verdict, role
 
 
 def _more(name: str, host: HostResult, venv: Venv | None) -> str:
     return clean(_MORE[name](host, venv) or "-", _NAME)
 
 
-def _gpus(host: HostResult) -> str:
+def _gpus(host: HostResult) -> tuple[str, str]:
+    """Return how many GPUs of what kind there are, with what is wrong, and what is wrong alone."""
     gpus = host.gpus
     kinds = ",".join(clean(kind, _NAME) for kind in gpus.compute_capability[:8])
     counted = f"{gpus.count}× {kinds}".rstrip() if gpus.count else ""
     if gpus.state == "ok":
-        return counted or "ok"
+        return counted or "ok", counted or "ok"
     if gpus.state == "unknown" and not counted:
-        return "unknown" if host.outcome == "checked" else "-"
-    return f"{gpus.state}, {counted}" if counted else gpus.state
+        state = "unknown" if host.outcome == "checked" else "-"
+        return state, state
+    bad = unusable(gpus)
+    if bad:
+        return f"{counted}, {bad}" if counted else bad, bad
+    # What came before nvidia-smi hung or failed is no count of what there is, and a bare number would read as one.
+    text = f"{gpus.state}, {gpus.count} listed" if counted else str(gpus.state)
+    return text, text
+
+
+def unusable(gpus: Gpus) -> str:
+    """Return how many GPUs of how many cannot be used, as in ``1 of 8 missing``; nothing where all can."""
+    states: Counter[str] = Counter(device.state for device in gpus.devices)
+    if gpus.state == "missing" and not states["missing"] and None not in (gpus.pci_count, gpus.count):
+        states["missing"] = max(0, (gpus.pci_count or 0) - (gpus.count or 0))
+    if gpus.state not in ("missing", "fault"):
+        return ""
+    known = (gpus.count or 0) + (states["missing"] if gpus.state == "missing" else 0)
+    every = max(gpus.pci_count or 0, len(gpus.devices), known)
+    words = [f"{states[state]} {word}" for state, word in _UNUSABLE.items() if states[state]]
+    if not words:
+        return f"some {_UNUSABLE[gpus.state]}"
+    number, _, rest = ", ".join(words).partition(" ")
+    return f"{number} of {every} {rest}"
+
+
+_UNUSABLE: dict[str, str] = {"fault": "faulty", "missing": "missing"}
 
 
 def _link(gpus: Gpus) -> tuple[str, str]:

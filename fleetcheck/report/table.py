@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tabulate import tabulate
 
-from fleetcheck.report.findings import groups, lines, sentence, waived
-from fleetcheck.report.fit import fit
-from fleetcheck.report.nodes import fold, wrap
+from fleetcheck.report.findings import groups, lines, sentence, waived, wrapped
+from fleetcheck.report.fit import Fitted, Many, fit
+from fleetcheck.report.nodes import fold
 from fleetcheck.report.rows import OPEN, chosen, entries
 from fleetcheck.report.text import clean, paint
 from fleetcheck.rules.finding import SEVERITIES
@@ -39,14 +40,19 @@ def render(run: Run, *, wide: bool, width: int, colour: bool, columns: Sequence[
     found = groups(run.findings)
     early = [group for group in found if group.rule in EARLY]
     blocks += [list(lines(group, width, wide=wide, colour=colour)) for group in early]
+    many: list[Many] = []
     if run.hosts:
-        blocks.append(list(_table(run, wide, width, colour, chosen(columns))))
+        columns = chosen(columns)
+        fitted = fit(entries(run, wide=wide, columns=columns), width, colour, columns)
+        blocks.append(list(_table(fitted, width, colour)))
+        many = fitted.many
     missing = list(unseen(run, wide=wide, width=width, colour=colour))
     blocks += [missing] if missing else []
     found = [group for group in found if group.rule not in EARLY]
     blocks += [list(lines(group, width, wide=wide, colour=colour)) for group in found]
     accepted = list(waived(run.findings, width))
     blocks += [[paint("Waived", "title", colour), *accepted]] if accepted else []
+    blocks += [list(_named(many, width, colour))] if many else []
     if run.findings:
         blocks.append([paint(line, "dim", colour) for line in sentence(MORE, width, "")])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
@@ -56,10 +62,11 @@ def summary(run: Run) -> str:
     """Return the run in one line: hosts by verdict, findings by severity."""
     totals = run.summary
     parts = [f"{totals.ok} ok", f"{totals.findings} with findings"]
-    if totals.not_checked:
-        ends: dict[str, int] = dict(totals.by_outcome.items())
-        ends.pop("checked", None)
-        parts.append(f"{totals.not_checked} not checked ({_counts(ends)})")
+    if totals.unseen:
+        ends = {end: count for end, count in totals.by_outcome.items() if end not in ("checked", "skipped")}
+        parts.append(f"{totals.unseen} not checked ({_counts(ends)})")
+    if totals.maintenance:
+        parts.append(f"{totals.maintenance} in maintenance")
     live = Counter(finding.severity for finding in run.findings if not finding.waived)
     graded: dict[str, int] = {
         _PLURAL.get(severity, severity) if live[severity] > 1 else severity: live[severity]
@@ -86,7 +93,7 @@ def limits(run: Run) -> str | None:
     return f'Judged {", ".join(parts)}; the other rules were not applied, so that "ok" speaks of these alone.'
 
 
-def _counts(counts: dict[str, int]) -> str:
+def _counts(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
@@ -94,22 +101,35 @@ def _summary(run: Run, width: int, colour: bool) -> Iterator[str]:
     if not run.run.complete:
         early = "Interrupted: this run ended before every host was looked at."
         yield from (paint(line, "warning", colour) for line in sentence(early, width, ""))
-    yield from (paint(line, "title", colour) for line in sentence(summary(run), width, ""))
+    yield from (paint(line, "title", colour) for line in sentence(summary(run), width, "", width))
     limited = limits(run)
     if limited is not None:
         yield from (paint(line, "warning", colour) for line in sentence(limited, width, ""))
 
 
-def _table(run: Run, wide: bool, width: int, colour: bool, columns: Sequence[str]) -> Iterator[str]:
-    fitted = fit(entries(run, wide=wide, columns=columns), width, colour, columns)
+def _table(fitted: Fitted, width: int, colour: bool) -> Iterator[str]:
     # The header is a row: tabulate makes a column two wider than a header that is its widest cell.
     rows = [fitted.header, *fitted.rows]
     text = tabulate(rows, tablefmt="plain", disable_numparse=True, stralign="left")
     yield from (line.rstrip() for line in text.splitlines())
-    if any(cell.endswith(OPEN) for row in fitted.rows for cell in row):
-        yield paint(LEGEND, "dim", colour)
-    if fitted.left_out:
-        yield paint(f"Without room here: {', '.join(fitted.left_out)}. See --wide.", "dim", colour)
+    told = [LEGEND] if any(cell.endswith(OPEN) for row in fitted.rows for cell in row) else []
+    said = [f"{name} {text}" for name, text in fitted.said.items() if text]
+    told += [f"Alike wherever known: {', '.join(said)}."] if said else []
+    unknown = [name for name, text in fitted.said.items() if not text]
+    told += [f"Known of no host: {', '.join(unknown)}."] if unknown else []
+    told += [f"Without room here: {', '.join(fitted.left_out)}. See --wide."] if fitted.left_out else []
+    if fitted.many:
+        marks = " to ".join(dict.fromkeys(one.mark for one in (fitted.many[0], fitted.many[-1])))
+        told.append(f"{marks}: all the hosts are named at the end. A row for each: --wide.")
+    yield from (paint(line, "dim", colour) for note in told for line in sentence(note, width, ""))
+
+
+def _named(many: Sequence[Many], width: int, colour: bool) -> Iterator[str]:
+    """Yield the hosts that had no room in their row, each with how it stands."""
+    yield paint("Hosts that share a row", "title", colour)
+    for mark, entry in many:
+        verdict = ", ".join(dict.fromkeys(line.verdict for line in entry.lines))
+        yield from wrapped(f"{mark} {verdict}, {len(entry.hosts)} hosts:", fold(entry.hosts), width)
 
 
 def unseen(run: Run, *, wide: bool, width: int, colour: bool) -> Iterator[str]:
@@ -118,15 +138,16 @@ def unseen(run: Run, *, wide: bool, width: int, colour: bool) -> Iterator[str]:
     for host in run.hosts:
         if host.verdict not in ("ok", "findings"):
             failed.setdefault((host.outcome, host.stage, host.detail), []).append(host)
-    if failed:
+    if any(outcome != "skipped" for outcome, _, _ in failed):
         yield paint("Not checked", "title", colour)
-    for (outcome, stage, detail), hosts in failed.items():
+    for (outcome, stage, detail), hosts in sorted(failed.items(), key=lambda item: item[0][0] == "skipped"):
+        if outcome == "skipped":
+            yield paint("In maintenance", "title", colour)
         where = ", ".join(clean(part, 60) for part in (detail, stage and f"stage {stage}") if part)
         lead = f"{outcome} ({where}):" if where else f"{outcome}:"
-        room = max(40, width - len(lead) - 3) if width else 1 << 30
-        first, *others = wrap(fold(host.name for host in hosts), room)
-        yield f"  {paint(lead, 'warning', colour)} {first}"
-        yield from (f"    {line}" for line in others)
+        first, *others = wrapped(lead, fold(host.name for host in hosts), width)
+        yield first.replace(lead, paint(lead, "warning", colour), 1)
+        yield from others
         said = list(dict.fromkeys(clean(host.message, 1000) for host in hosts if host.message))
         shown = said if wide else said[:MESSAGES]
         for message in shown:

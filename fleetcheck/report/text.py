@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from wcwidth import wcswidth
@@ -79,6 +80,13 @@ def value(thing: Any, limit: int = 300) -> str:
         return clean(json.dumps(thing, ensure_ascii=False, default=str), limit)
     except (ValueError, RecursionError):
         return clean(repr(type(thing)), limit)
+
+
+def words(thing: Any, limit: int = 300) -> str:
+    """Return a value as :func:`value` does, but a flat mapping without marks: ``gate: 9, 10; guards: 0``."""
+    if isinstance(thing, Mapping) and thing and not any(isinstance(item, Mapping) for item in thing.values()):
+        return clean("; ".join(f"{key}: {value(item, limit)}" for key, item in list(thing.items())[:limit]), limit)
+    return value(thing, limit)
 
 
 def paint(text: str, role: Role, colour: bool) -> str:

@@ -53,7 +53,7 @@ def said(gpus: Gpus) -> str:
 def last_xid(gpus: Gpus, bus_id: str | None = None) -> str:
     """Return a sentence with the last Xid of this boot, of one GPU where its bus id is given; else nothing."""
     found = [xid.code for xid in gpus.xids if bus_id is None or xid.bus_id in (None, bus_id)]
-    return f" The last Xid of this boot is {found[-1]}." if found else ""
+    return f" The last Xid of this boot is {text.xid(found[-1])}." if found else ""
 
 
 @rule(
@@ -130,7 +130,7 @@ def gpu_missing(look: Look) -> Iterator[Hit]:
         why = f": {text.brief(device.note)}" if device.note else ""
         yield Hit(
             f"PCI lists the GPU {text.brief(where, 'without a bus id')}, nvidia-smi does not{why}."
-            f"{others(gpus) if device.note == DEAD else ''}",
+            f"{last_xid(gpus, where)}{others(gpus) if device.note == DEAD else ''}",
             gpu=device.uuid or device.bus_id,
             expected="listed",
             seen="missing",
@@ -139,7 +139,7 @@ def gpu_missing(look: Look) -> Iterator[Hit]:
     short = gpus.pci_count is not None and gpus.count is not None and gpus.pci_count > gpus.count
     if not lost and short and gpus.state in ("missing", "no-gpu"):
         yield Hit(
-            f"PCI lists {gpus.pci_count} GPUs, nvidia-smi {gpus.count}.",
+            f"PCI lists {gpus.pci_count} GPUs, nvidia-smi {gpus.count}.{last_xid(gpus)}",
             expected=gpus.pci_count,
             seen=gpus.count,
             remedy=lost_steps(None),
@@ -149,7 +149,7 @@ def gpu_missing(look: Look) -> Iterator[Hit]:
 def lost_steps(bus_id: str | None) -> tuple[str, ...]:
     """Return the steps towards a GPU that is not usable: look, then reboot."""
     short = bus_id.lower().removeprefix("0000") if bus_id else None
-    look = f"lspci -vvs {text.quote(short)}" if short else "lspci -d 10de: -nn"
+    look = f"sudo lspci -vvs {text.quote(short)}" if short else "lspci -d 10de: -nn"
     return (look, "sudo dmesg | grep -iE 'xid|nvrm'", text.APPS, text.REBOOT)
 
 

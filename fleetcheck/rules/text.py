@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fleetcheck.facts.records import FlashInfer, Venv
 
@@ -39,6 +39,20 @@ def listing(values: Sequence[str], most: int = 3) -> str:
 def plural(number: int, word: str) -> str:
     """Return ``1 file``, ``2 files``."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def xid(code: int) -> str:
+    """Return the number of a driver's error, with its meaning where it is of a GPU that is lost or ill."""
+    return f"{code} ({_XIDS[code]})" if code in _XIDS else f"{code}"
+
+
+# https://docs.nvidia.com/deploy/xid-errors/ The log's own words name processes and addresses, and fold no hosts.
+_XIDS: Mapping[int, str] = {
+    48: "double-bit ECC error", 61: "its micro-controller stopped", 62: "its micro-controller halted",
+    64: "a memory row could not be replaced", 74: "NVLink error", 79: "the GPU has fallen off the bus",
+    94: "contained memory error", 95: "uncontained memory error", 119: "the GSP did not answer",
+    120: "GSP error", 154: "the driver asks for a recovery",
+}  # fmt: skip
 
 
 def name(found: FlashInfer) -> str:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 from support import runs
 
-from fleetcheck.facts.records import Cache, FileFact, FlashInfer, Process, System, Toolkit, Venv
+from fleetcheck.facts.records import (
+    Cache,
+    Device,
+    FileFact,
+    FlashInfer,
+    Gpus,
+    GpuState,
+    Process,
+    System,
+    Toolkit,
+    Venv,
+)
 from fleetcheck.report import host as page
 from fleetcheck.report.documents import narrowed
 from fleetcheck.run import HostResult
@@ -19,6 +31,7 @@ def shown(name: str, width: int = 0) -> str:
     return page.render(narrowed(RUN, name), width=width, colour=False)
 
 
+NONE_LEFT = "8 of 8 GPUs are missing, nvidia-smi lists none"
 GPUS = "8 GPUs of compute capability 12.0, ok"
 WRONG = "/root/ml-env/lib/python3.11/site-packages/flashinfer/csrc, not where the package keeps them"
 WELL = "sources complete, allreduce fusion off"
@@ -27,7 +40,7 @@ SENTENCES = {
     f"/root/ml-env has FlashInfer 0.6.2, {WELL}.",
     "gpu18.lab": f"has 2 findings, the worst csrc-missing (error): {GPUS}; /root/ml-env has FlashInfer 0.6.2, "
     f"sources missing at {WRONG}, allreduce fusion off; /opt/other has FlashInfer 0.6.2, {WELL}.",
-    "gpu20.lab": "has one finding smi-hung (error): GPUs hung; no Python environment is known.",
+    "gpu20.lab": "has one finding smi-hung (error): nvidia-smi hung; no Python environment is known.",
     "gpu21.lab": f"has one finding venv-missing (error): {GPUS}; /root/ml-env is missing.",
     "bad-timeout": "was not checked, timeout at the stage connect: timeout: the reason",
 }
@@ -36,6 +49,41 @@ SENTENCES = {
 @pytest.mark.parametrize(("name", "sentence"), SENTENCES.items())
 def test_the_sentence_comes_first(name: str, sentence: str) -> None:
     assert shown(name).splitlines()[0] == f"{name} {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [
+        (
+            runs.gpus(7, state="missing", pci_count=8),
+            "1 of 8 GPUs is missing, nvidia-smi lists 7 GPUs of compute capability 12.0",
+        ),
+        (
+            runs.gpus(1, state="missing", pci_count=3),
+            "2 of 3 GPUs are missing, nvidia-smi lists 1 GPU of compute capability 12.0",
+        ),
+        (runs.gpus(0, state="missing", compute_capability=(), pci_count=8), NONE_LEFT),
+        (
+            runs.gpus(8, state="fault", devices=(Device(index=0, state="fault"),)),
+            "1 of 8 GPUs is faulty, nvidia-smi lists 8 GPUs of compute capability 12.0",
+        ),
+        (
+            runs.gpus(3, state="hung"),
+            "nvidia-smi hung, having listed 3 GPUs of compute capability 12.0",
+        ),
+        (runs.gpus(0, state="no-gpu", compute_capability=()), "no GPU"),
+        (runs.gpus(None, state="driver-unloaded"), "the driver is not loaded"),
+    ],
+)  # fmt: skip
+def test_the_sentence_on_gpus_cannot_be_read_the_other_way(gpus: Gpus, said: str) -> None:
+    text = page.render(runs.run(runs.host("a", gpus=gpus)), width=0, colour=False)
+    assert text.startswith(f"a is ok: {said}; ")
+
+
+def test_every_state_of_gpus_has_its_words() -> None:
+    for state in get_args(GpuState):
+        sentence = page.summary(runs.host("a", gpus=Gpus(state=state)), ())
+        assert "; /root/ml-env has" in sentence
 
 
 @pytest.mark.parametrize("name", [host.name for host in RUN.hosts])

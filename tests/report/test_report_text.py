@@ -9,8 +9,9 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetcheck.inventory.nodes import expand
 from fleetcheck.report.nodes import fold, wrap
-from fleetcheck.report.text import cells, clean, paint, tail, value
+from fleetcheck.report.text import cells, clean, paint, tail, value, words
 
 HOSTILE = [
     ("\x1b[2J\x1b]0;owned\x07", "\\x1b[2J\\x1b]0;owned\\x07"),
@@ -75,6 +76,19 @@ def test_values_are_shown_for_a_person(thing: object, shown: str) -> None:
     assert value(thing) == shown
 
 
+@pytest.mark.parametrize(
+    ("thing", "shown"),
+    [
+        ({"gate": [9, 10, 12], "guards": 13}, "gate: 9, 10, 12; guards: 13"), ({"a": None}, "a: nothing"),
+        ({"a": {"b": 1}}, '{"a": {"b": 1}}'), ({}, "{}"), ("x", "x"), ({"a\x1b": "b\n"}, "a\\x1b: b\\n"),
+        (dict.fromkeys(map(str, range(900)), "y"), "0: y; "),
+    ],
+)  # fmt: skip
+def test_flat_mappings_are_shown_in_words(thing: object, shown: str) -> None:
+    assert words(thing).startswith(shown)
+    assert len(words(thing)) <= 301
+
+
 def test_colour_is_a_choice() -> None:
     assert paint("x", "error", False) == "x"
     assert re.fullmatch(r"\x1b\[31mx\x1b\[0m", paint("x", "error", True))
@@ -87,7 +101,10 @@ def test_colour_is_a_choice() -> None:
         (["gpu01"], "gpu01"),
         (["gpu01.lab", "gpu02.lab", "gpu12.lab"], "gpu[01-02,12].lab"),
         (["b", "gpu2", "a", "gpu1", "b"], "b,gpu[1-2],a"),
-        (["r1-n1", "r1-n2", "r2-n1", "r2-n2"], "r1-n[1-2],r2-n[1-2]"),
+        (["r1-n1", "r1-n2", "r2-n1", "r2-n2"], "r[1-2]-n[1-2]"),
+        (["r1-n1", "r1-n2", "r2-n1", "r3-n2", "r3-n1"], "r[1-3]-n1,r[1,3]-n2"),
+        (["a1-b1-c1", "a1-b2-c1", "a2-b1-c1", "a2-b2-c1", "a3-b1-c2"], "a[1-2]-b[1-2]-c1,a3-b1-c2"),
+        (["10.0.0.1", "10.0.0.2", "10.0.1.1", "10.0.1.2"], "10.0.[0-1].[1-2]"),
         (["r1-n1", "r2-n1", "r3-n1"], "r[1-3]-n1"),
         (["10.0.0.1", "10.0.0.2"], "10.0.0.[1-2]"),
         (["a\x1b1", "a\x1b2"], "a\\x1b[1-2]"),
@@ -98,8 +115,29 @@ def test_names_fold(names: list[str], folded: str) -> None:
     assert fold(names) == folded
 
 
+@given(st.lists(st.from_regex(r"\A(r|s)[0-2]-n0?[0-3]\.[1-2]\Z"), max_size=60))
+def test_racks_unfold_to_the_same_hosts(names: list[str]) -> None:
+    pieces = expand(fold(names)) if names else []
+    assert sorted(pieces) == sorted(set(names))
+
+
 @given(st.lists(st.from_regex(r"\A[a-z]{1,3}[0-9]{1,4}(-n[0-9]{1,3})?(\.lab)?\Z"), max_size=40))
 def test_folded_names_unfold_to_the_same_hosts(names: list[str]) -> None:
     folded = fold(names)
     assert set(NodeSet(folded, resolver=RESOLVER_NOGROUP)) == set(names)
     assert "".join(wrap(folded, 20)) == folded
+    assert "".join(wrap(folded, 20, 7)) == folded
+
+
+@pytest.mark.parametrize(
+    ("folded", "room", "first", "lines"),
+    [
+        ("gpu[015-016].rack02.lab", 16, None, ["gpu[015-016]", ".rack02.lab"]),
+        ("gpu[015-016].rack02.lab", 23, None, ["gpu[015-016].rack02.lab"]),
+        ("gpu[01,03,05].rack02.lab,a", 16, None, ["gpu[01,03,", "05].rack02.lab,a"]),
+        ("one-name-that-stays-whole.rack02.lab", 16, None, ["one-name-that-stays-whole.rack02.lab"]),
+        ("aa,bb,cc,dd", 9, 3, ["aa,", "bb,cc,dd"]),
+    ],
+)
+def test_a_node_set_breaks_where_no_name_does(folded: str, room: int, first: int | None, lines: list[str]) -> None:
+    assert wrap(folded, room, first) == lines
