@@ -44,13 +44,26 @@ class RunInfo(Record):
 
 
 class Summary(Record):
-    """Counts. ``hosts`` is every selected host: ``ok + findings + not_checked``."""
+    """Counts. ``hosts`` is every selected host: ``ok + findings + not_checked``.
+
+    ``not_checked`` counts hosts under maintenance too; readers are told the two apart (:func:`tally`).
+    """
 
     hosts: int
     ok: int
     findings: int
     not_checked: int
     by_outcome: dict[Outcome, int]
+
+    @property
+    def maintenance(self) -> int:
+        """How many hosts were left alone on purpose."""
+        return self.by_outcome.get("skipped", 0)
+
+    @property
+    def unseen(self) -> int:
+        """How many hosts were to be checked, and could not be."""
+        return self.not_checked - self.maintenance
 
 
 class HostResult(Record):
@@ -131,6 +144,12 @@ def summarise(hosts: tuple[HostResult, ...]) -> Summary:
         not_checked=len(hosts) - verdicts["ok"] - verdicts["findings"],
         by_outcome=dict(sorted(Counter(host.outcome for host in hosts).items())),
     )
+
+
+def tally(total: Summary) -> str:
+    """Return the counts for a reader: ``2 ok, 1 with findings, 0 not checked``, and those in maintenance."""
+    counts = f"{total.ok} ok, {total.findings} with findings, {total.unseen} not checked"
+    return f"{counts}, {total.maintenance} in maintenance" if total.maintenance else counts
 
 
 def exit_code(run: Run) -> int:

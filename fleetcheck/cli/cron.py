@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 HELD = 75
 RUN_LIMIT = 1800.0
 """Seconds that a run from cron may take where no limit is given."""
+NAMED = 500
+"""Characters of hosts, and of rules, that a line names; the report names all."""
 SPEAKS_TEXT = ("table", "markdown")
 """Formats before which a sentence may stand; the others are for programs."""
 
@@ -155,21 +157,42 @@ def _lead(
 ) -> Iterator[str]:  # fmt: skip
     from fleetcheck.history.ages import ago
     from fleetcheck.history.text import render
+    from fleetcheck.run import tally
 
-    total = run.summary
-    counts = f"{total.ok} ok, {total.findings} with findings, {total.not_checked} not checked"
+    total, counts = run.summary, tally(run.summary)
     said = ago(last.printed, moment) if last is not None else "never"
     if why == "first":
         yield "First run from cron of this inventory. From now on, only changes are told."
     elif why == "interrupted":
         yield f"The run was interrupted; of the hosts that it came to, none changed: {counts}."
     elif why == "reminder":
-        yield f"Reminder: nothing changed (last mail {said}), and this is still open: {counts}."
+        yield f"Reminder: nothing changed (last mail {said}), and this is still open: {'; '.join(_open(run))}."
     elif why == "weekly":
-        lead = "All is well" if total.ok == total.hosts else "Nothing changed"
+        lead = "All is well" if total.ok + total.maintenance == total.hosts else "Nothing changed"
         yield f"{lead}: {counts}. This line comes once a week and shows that cron is alive (last mail {said})."
     elif why == "changed" and changes is not None:
         yield render(changes, moment).rstrip("\n")
+
+
+def _open(run: Run) -> Iterator[str]:
+    """Yield what is still open: which hosts, and of what; hosts in maintenance are not."""
+    from fleetcheck.folding import fold
+    from fleetcheck.policy import fails
+    from fleetcheck.report.text import clean
+
+    rules: dict[str, dict[str, None]] = {}
+    for item in run.findings:
+        if item.host is not None and item.cause is None and fails((item,), run.run.fail_on or "error"):
+            rules.setdefault(item.host, {})[item.rule] = None
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for host in run.hosts:
+        if host.verdict == "findings":
+            why = ", ".join(rules.get(host.name, ())) or "findings"
+            hosts.setdefault(("findings", why), []).append(host.name)
+        elif host.verdict not in ("ok", "skipped"):
+            hosts.setdefault(("not checked", host.verdict), []).append(host.name)
+    for (_, why), names in sorted(hosts.items(), key=lambda item: item[0][0] != "findings"):
+        yield f"{clean(fold(names), NAMED)} {clean(why, NAMED)}"
 
 
 def say_held(session_monitored: bool, why: Held) -> int:

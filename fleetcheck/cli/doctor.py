@@ -102,18 +102,29 @@ def under_cron(
 
 
 def _reachable(inventory: Inventory, chosen: Settings) -> Iterator[Check]:
-    """Yield whether each host has a key that needs nobody, and a known host key; faults alike are one line."""
+    """Yield whether each host has a key that needs nobody, and a known host key; faults alike are one line.
+
+    Hosts in maintenance are named alone: the audit leaves them alone.
+    """
+    from fleetcheck.cli.doctor_host import resting_now
     from fleetcheck.folding import fold
-    from fleetcheck.remote.readiness import Readiness
+    from fleetcheck.remote.readiness import SSH, Readiness
     from fleetcheck.schedule.checks import Check
 
     readiness = Readiness(chosen)
+    resting = resting_now(inventory, inventory.targets)
+    for why in dict.fromkeys(resting.values()):
+        yield Check("maintenance", f"{fold(name for name in resting if resting[name] == why)}: {why}; left alone")
+    targets = [target for target in inventory.targets if target.name not in resting]
     faults: dict[tuple[str, str, str], list[str]] = {}
-    for target in inventory.targets:
+    for target in targets:
         for name, said, do in readiness.faults(target):
             faults.setdefault((name, said, do), []).append(target.name)
     for (name, said, do), hosts in faults.items():
         yield Check(name, f"{fold(hosts)}: {said}", do)
+    if not any(target.connection == SSH for target in targets):
+        yield Check("key", "no host is reached by ssh, so none is needed")
+        return
     for name, well in (("key", "every host has one that needs no agent and no passphrase"),
                        ("known hosts", "the key of every host, and of every gateway, is known")):  # fmt: skip
         if not any(fault[0] in (name, "route") for fault in faults):

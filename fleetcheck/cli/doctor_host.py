@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from fleetcheck.errors import InputError, Problem
 from fleetcheck.schedule.checks import Check
 
 if TYPE_CHECKING:
-    from fleetcheck.inventory.model import Target
+    from fleetcheck.inventory.model import Inventory, Target
     from fleetcheck.remote.route import Route
     from fleetcheck.remote.settings import Settings
 
@@ -28,16 +28,26 @@ MILESTONES = (
 def steps(name: str, source: str | None, chosen: Settings, *, execute: bool) -> Iterator[Check]:
     """Yield one check a step; a step that cannot follow from the one before is left out. Raises InputError."""
     from fleetcheck.cli.inventory import chosen as selected
-    from fleetcheck.remote.readiness import Readiness
+    from fleetcheck.remote.readiness import LOCAL, SSH, Readiness
     from fleetcheck.remote.route import RouteError
 
-    targets = selected(source, [name], execute=execute, reached=True).targets
+    taken = selected(source, [name], execute=execute, reached=True)
+    targets = taken.targets
     if len(targets) != 1:
         raise InputError(
             [Problem("HOST", None, f"{name!r} selects {len(targets)} hosts; doctor goes through one")]
         )
     (target,) = targets
     readiness = Readiness(chosen)
+    for why in resting_now(taken.inventory, targets).values():
+        yield Check("maintenance", f"{why}; an audit leaves it alone, and it is looked at here as you named it")
+    if target.connection == LOCAL:
+        yield Check("route", "this machine itself, without ssh")
+        yield _look(target, chosen)
+        return
+    if target.connection != SSH:
+        yield from (Check(kind, said, do) for kind, said, do in readiness.faults(target))
+        return
     try:
         route = readiness.route(target)
         gateways = readiness.gateways(target)
@@ -56,6 +66,15 @@ def steps(name: str, source: str | None, chosen: Settings, *, execute: bool) -> 
     yield from (Check(kind, said, do) for kind, said, do in readiness.faults(target))
     yield _ssh(target, route, chosen)
     yield _look(target, chosen)
+
+
+def resting_now(inventory: Inventory, targets: Sequence[Target]) -> dict[str, str]:
+    """Return why an audit would leave hosts alone today, by name: ``maintenance until 2026-12-05: reinstall``."""
+    from fleetcheck.judge import now
+    from fleetcheck.policy import Policy, resting
+
+    found = resting(targets, Policy.of(inventory), now().date())
+    return {name: str(look.message) for name, look in found.items()}
 
 
 def _resolved(host: str, port: int) -> Check:
@@ -95,8 +114,8 @@ def _ssh(target: Target, route: Route, chosen: Settings) -> Check:
     last = [
         line for line in done.stderr.splitlines() if line.strip() and not line.startswith(("debug1:", "OpenSSH"))
     ]
-    said = f"{'; '.join(passed)}; then: {' / '.join(last[-3:]) or 'nothing'}"
-    return Check("ssh", said, "ssh itself does not come through: mend that first")
+    said = "; then: ".join(piece for piece in ("; ".join(passed), " / ".join(last[-3:])) if piece)
+    return Check("ssh", said or "ssh said nothing", "ssh itself does not come through: mend that first")
 
 
 def _told(target: Target, route: Route, chosen: Settings) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fleetcheck.cli.inventory import inventory_options
+from fleetcheck.cli.memory import db_option, remembered
 from fleetcheck.cli.options import Session, Show
 from fleetcheck.cli.reaching import reach_options, settings
 from fleetcheck.errors import InputError, Problem
@@ -34,10 +35,11 @@ class Gathered:
 def gather_options(command: _Command) -> _Command:
     """Add the options that :func:`gather` takes."""
     option = click.option(
-        "--run", "file", metavar="FILE",
-        help="Take the hosts from a run (json, jsonl) or a recording of evidence; nothing is contacted.",
+        "--run", "file", metavar="RUN",
+        help="Take the hosts from a run (a file of json, jsonl or evidence, or one of the history, such as "
+        "latest); nothing is contacted.",
     )  # fmt: skip
-    return option(inventory_options(reach_options(command)))
+    return option(db_option(inventory_options(reach_options(command))))
 
 
 def gather(session: Session, names: Sequence[str], options: dict[str, Any]) -> Gathered:
@@ -45,8 +47,14 @@ def gather(session: Session, names: Sequence[str], options: dict[str, Any]) -> G
     file, source = options["file"], options["inventory"]
     if file is not None and source is not None:
         raise click.UsageError("--run and --inventory are two sources; give one.")
+    if options["db"] is not None and file is None:
+        raise click.UsageError("--db belongs to --run.")
     looks: dict[str, Evidence] = {}
-    run, wanted = _recorded(file, names, looks) if file is not None else _looked(session, names, options, looks)
+    run, wanted = (
+        _recorded(file, options["db"], names, looks)
+        if file is not None
+        else _looked(session, names, options, looks)
+    )
     by_name = {host.name: host for host in run.hosts}
     hosts = tuple(by_name[name] for name in wanted)
     unseen = [host for host in hosts if host.outcome != "checked"]
@@ -55,10 +63,12 @@ def gather(session: Session, names: Sequence[str], options: dict[str, Any]) -> G
     return Gathered(run, hosts, looks)
 
 
-def _recorded(path: str, names: Sequence[str], looks: dict[str, Evidence]) -> tuple[Run, list[str]]:
+def _recorded(
+    path: str, db: Path | None, names: Sequence[str], looks: dict[str, Evidence]
+) -> tuple[Run, list[str]]:
     from fleetcheck.inventory.model import Inventory, Target
 
-    run = _replayed(path, looks) if is_evidence(path) else _document(path)
+    run = _replayed(path, looks) if is_evidence(path) else remembered(path, db) or _document(path)
     targets = tuple(Target(name=host.name, groups=host.groups) for host in run.hosts)
     return run, _named(Inventory(source=path, targets=targets), names)
 

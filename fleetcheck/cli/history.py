@@ -90,17 +90,20 @@ def of_runs(history: History, last: int) -> tuple[dict[str, Any], str]:
     from fleetcheck.history.past import Past
     from fleetcheck.report.text import clean
 
-    runs = Past(history).runs(last)
-    head = ("RUN", "STARTED", "STATE", "HOSTS", "OK", "FINDINGS", "NOT CHECKED", "BY", "INVENTORY")
+    past = Past(history)
+    runs = past.runs(last)
+    resting = past.maintenance(runs)
+    named = ("HOSTS", "OK", "FINDINGS", "NOT CHECKED", *(("MAINTENANCE",) if resting else ()))
+    head = ("RUN", "STARTED", "STATE", *named, "BY", "INVENTORY")
     rows = [
         (
-            clean(run.id), clean(run.started), run.state, *_counts(run), "cron" if run.cron else "hand",
-            clean(run.inventory),
+            clean(run.id), clean(run.started), run.state, *_counts(run, resting.get(run.seq, 0))[: len(named)],
+            "cron" if run.cron else "hand", clean(run.inventory),
         )
         for run in runs
     ]  # fmt: skip
     text = tabulate(rows, head, tablefmt="plain", disable_numparse=True) + "\n" if rows else "No runs yet.\n"
-    return {"schema": "fleetcheck/history/1", "runs": [_run(run) for run in runs]}, text
+    return {"schema": "fleetcheck/history/1", "runs": [_run(run, resting) for run in runs]}, text
 
 
 def of_host(history: History, host: str, last: int) -> tuple[dict[str, Any], str]:
@@ -156,15 +159,16 @@ def _span(span: Span) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _run(run: Entry) -> dict[str, Any]:
+def _run(run: Entry, resting: dict[int, int]) -> dict[str, Any]:
     names = ("id", "started", "finished", "state", "version", "inventory", "cron", "hosts", "ok", "findings")
-    return {**{name: getattr(run, name) for name in names}, "not_checked": run.not_checked}
+    counts = {"not_checked": run.not_checked, "maintenance": resting.get(run.seq, 0)}
+    return {**{name: getattr(run, name) for name in names}, **counts}
 
 
-def _counts(run: Entry) -> tuple[object, ...]:
+def _counts(run: Entry, resting: int) -> tuple[object, ...]:
     if run.state in ("open", "cut"):
-        return ("-",) * 4
-    return run.hosts, run.ok, run.findings, run.not_checked
+        return ("-",) * 5
+    return run.hosts, run.ok, run.findings, run.not_checked - resting, resting
 
 
 def _absent(host: str, names: list[str]) -> Exception:

@@ -73,15 +73,14 @@ class LoggedProgress(Progress):
 
     def see(self, event: Event) -> None:
         """Log an event."""
-        from fleetcheck.run import Finished, Started
+        from fleetcheck.run import Finished, Started, tally
 
         super().see(event)
         if isinstance(event, Started):
             self._log.say(f"run {event.info.id} begins: {event.hosts} hosts of {event.info.inventory}")
         elif isinstance(event, Finished):
-            total, ended = event.run.summary, "ends" if event.run.run.complete else "was interrupted"
-            counts = f"{total.ok} ok, {total.findings} with findings, {total.not_checked} not checked"
-            self._log.say(f"run {event.run.run.id} {ended}: {counts}")
+            ended = "ends" if event.run.run.complete else "was interrupted"
+            self._log.say(f"run {event.run.run.id} {ended}: {tally(event.run.summary)}")
         else:
             host = event.host
             why = f": {host.message}" if host.message else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from fleetcheck.run import Run, RunInfo
 
 KEEP = "400d"
+NOT_STORED = (
+    "from the history, which keeps facts and findings, and neither processes nor what changes by itself (loads, "
+    "temperatures, times of files); hosts stand in the order in which they were first seen"
+)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -130,6 +135,37 @@ def identity(source: str) -> str:
         if path.exists():
             return str(path.resolve())
     return source
+
+
+def remembered(name: str, db: Path | None) -> Run | None:
+    """Return the run of the history that ``name`` means, and say what of it is not stored. None: it is a file's.
+
+    A file of that name comes first. Raises InputError where neither is there, HistoryError.
+    """
+    from fleetcheck.errors import InputError, Problem
+    from fleetcheck.history.past import LATEST, Past
+    from fleetcheck.history.store import default_path
+
+    if name == "-" or "/" in name or "." in name or os.path.exists(name):  # noqa: PTH110 a name of any bytes
+        return None
+    if db is None and not name.startswith(LATEST) and not default_path().exists():
+        return None
+    with opened(db) as history:
+        past = Past(history)
+        try:
+            entry = past.find(name)
+        except InputError as error:
+            problems = [Problem(name, None, f"there is no such file, and {one.message}") for one in error.problems]
+            raise InputError(problems) from None
+        run = past.run(entry)
+    aside(f"{entry.id}, {entry.started}: {NOT_STORED}")
+    return run
+
+
+def aside(line: str) -> None:
+    """Say a line on standard error, where there is one."""
+    with contextlib.suppress(OSError):
+        click.echo(f"fleetcheck: {line}", err=True)
 
 
 class Memory:

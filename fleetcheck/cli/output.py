@@ -168,7 +168,7 @@ class Progress:
     def __init__(self, session: Session, show: Show) -> None:
         self._on = is_terminal(sys.stderr) and not show.quiet and not session.debug
         self._on = self._on and os.environ.get("TERM") != "dumb"
-        self._hosts = self._done = self._bad = self._unseen = 0
+        self._hosts = self._done = self._bad = self._unseen = self._resting = 0
         self._began: dict[str, float] = {}
 
     def begin(self, target: Target) -> None:
@@ -189,9 +189,11 @@ class Progress:
             self._done += 1
             self._began.pop(event.host.name, None)
             self._bad += event.host.verdict == "findings"
-            self._unseen += event.host.verdict not in ("ok", "findings")
+            self._unseen += event.host.verdict not in ("ok", "findings", "skipped")
+            self._resting += event.host.verdict == "skipped"
         if self._on:
             line = f"{self._done}/{self._hosts} hosts, {self._bad} with findings, {self._unseen} not checked"
+            line += f", {self._resting} in maintenance" if self._resting else ""
             slowest = next(iter(self._began.items()), None)
             if slowest is not None:
                 line += f"; slowest {slowest[0][:40]} ({time.monotonic() - slowest[1]:.0f} s)"

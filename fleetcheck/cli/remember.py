@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fleetcheck.cli.memory import Conduct, Memory, cut_line, identity
+from fleetcheck.cli.memory import Conduct, Memory, aside, cut_line, identity
 from fleetcheck.cli.options import Session, Show
 from fleetcheck.cli.output import Outputs, Progress, code, emit
 from fleetcheck.errors import OutputError
@@ -66,7 +66,7 @@ def audited(
         if told or (failed and conduct.relies):
             raise OutputError("\n".join([*told, *failed]))
         for line in failed:
-            _aside(f"{line}; --no-history does without")
+            aside(f"{line}; --no-history does without")
         return run, ended
 
 
@@ -94,7 +94,7 @@ def _tell(run: Run, show: Show, conduct: Conduct, memory: Memory | None, log: Lo
     moment = now()
     cut = memory.cut()
     for item in cut:
-        _aside(cut_line(item, moment))
+        aside(cut_line(item, moment))
     if cut:
         memory.cut_told()
     if conduct.changed:
@@ -147,8 +147,3 @@ def _progress(session: Session, show: Show, conduct: Conduct, log: LogFile | Non
     from fleetcheck.cli.logfile import LoggedProgress
 
     return LoggedProgress(session, seen, log)
-
-
-def _aside(line: str) -> None:
-    with contextlib.suppress(OSError):  # standard error may be closed
-        click.echo(f"fleetcheck: {line}", err=True)

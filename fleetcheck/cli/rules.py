@@ -110,7 +110,10 @@ def explained(rule: Rule, width: int) -> str:
     if rule.causes:
         names = dict.fromkeys(cause.partition("/")[0] for cause in rule.causes)
         parts.append(wrapped(f"Explains: {', '.join(names)}", width))
-    parts.append("\n".join(["References:", *(f"  {reference}" for reference in rule.references)]))
+    told = (
+        one if one.startswith("https://") else f"{one} (in the source distribution)" for one in rule.references
+    )
+    parts.append("\n".join(["References:", *(f"  {one}" for one in told)]))
     return "\n\n".join(parts) + "\n"
 
 

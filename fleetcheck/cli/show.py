@@ -55,9 +55,9 @@ def command(
 ) -> int:
     """Show all that is known of one host, and what was not examined.
 
-    With RUN, a file that "--format json" or "--format jsonl" wrote (- is standard input), nothing is contacted.
-    With --run, the host is taken from the history. Without both, it is looked at now. Exit codes are those of
-    audit, for this host alone.
+    With RUN, a file that "--format json" or "--format jsonl" wrote (- is standard input) or a run of the history,
+    nothing is contacted. With --run, the host is taken from the history alone. Without both, it is looked at now.
+    Exit codes are those of audit, for this host alone.
     """
     import sys
 
@@ -67,13 +67,13 @@ def command(
         raise click.UsageError("RUN and --inventory are two sources; give one.")
     if stored is not None and (runs or inventory is not None):
         raise click.UsageError("--run takes the host from the history; give no other source.")
-    if db is not None and stored is None:
-        raise click.UsageError("--db belongs to --run.")
+    if db is not None and stored is None and not runs:
+        raise click.UsageError("--db belongs to --run, and to RUN.")
     prepare(session)
     if stored is not None:
         run = remembered(host, stored, db)
     else:
-        run = recorded(host, runs) if runs else looked_at(session, host, inventory, execute, options)
+        run = recorded(host, runs, db) if runs else looked_at(session, host, inventory, execute, options)
     if form == "json":
         from fleetcheck.report import json
 
@@ -85,12 +85,12 @@ def command(
     return exit_code(run)
 
 
-def recorded(host: str, paths: Sequence[str]) -> Run:
-    """Return the run of this one host from files. Raises InputError where it is in none of them."""
+def recorded(host: str, paths: Sequence[str], db: Path | None) -> Run:
+    """Return the run of this one host from files or the history. Raises InputError where it is in none of them."""
     from fleetcheck.cli.report import merged
     from fleetcheck.report.documents import narrowed
 
-    run = merged(paths)
+    run = merged(paths, db)
     try:
         return narrowed(run, host)
     except KeyError:

@@ -12,6 +12,9 @@ CsrcState = Literal["complete", "incomplete", "empty", "missing", "unreadable", 
 FusionVerdict = Literal["absent", "refused", "supported", "unsafe-patch", "patched", "unreadable", "unknown"]
 FusionEffective = Literal["off", "on", "on-unvalidated", "would-crash", "unknown"]
 Install = Literal["wheel", "editable", "source", "unknown"]
+ImportState = Literal["answered", "failed", "refused", "no-gpu", "unfinished", "not-made"]
+"""How the real import (``--deep``) ended: ``failed`` of the environment itself, ``refused`` of what the guard does
+not let through, ``no-gpu`` of no GPU being visible to it; ``unfinished`` hung or was killed."""
 
 
 class FileFact(Fact):
@@ -86,6 +89,12 @@ class FlashInfer(Fact):
     env_error: str | None = None
     """Why ``jit/env.py`` could not be evaluated (syntax error with its line, not there, too large)."""
     modified: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    """Files that are gone, without which it cannot be imported, or its all-reduce cannot be built."""
+    replaced: tuple[str, ...] = ()
+    """Files that Python imports instead of a module of the release that lies beside them."""
+    redirected: tuple[str, ...] = ()
+    """Edited files that may move the sources or replace what builds from them; ``basis`` is ``guessed`` then."""
     files: tuple[FileFact, ...] = ()
     install: Install = "unknown"
     verified: bool | None = None
@@ -109,7 +118,9 @@ class FlashInfer(Fact):
     """What the real import says (``--deep``)."""
     imported_version: str | None = None
     imported_error: str | None = None
-    """Why the real import failed; None also where none was made."""
+    """Why the real import failed, or gave no answer; None also where none was asked for."""
+    imported_state: ImportState | None = None
+    """How the real import ended; None where none was asked for."""
     pcie_ipc: bool | None = None
     """Whether this release has the all-reduce over PCIe (0.7.0 and newer), which no gate closes."""
 

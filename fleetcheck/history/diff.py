@@ -190,12 +190,13 @@ def _unseen(past: Past, until: int, now: Now, last: Look | None) -> HostChange |
 def _kind(before: str, after: str, appeared: Sequence[Finding], resolved: Sequence[Finding]) -> Kind:
     if before != after:
         return "worse" if after == "findings" else "better"
-    if any(_counts(item) for item in appeared):
+    if any(counts(item) for item in appeared):
         return "worse"
-    return "better" if any(_counts(item) for item in resolved) else "changed"
+    return "better" if any(counts(item) for item in resolved) else "changed"
 
 
-def _counts(finding: Finding) -> bool:
+def counts(finding: Finding) -> bool:
+    """Return whether a finding makes a host worse: of ``warning`` or more, and nobody accepted it."""
     return finding.waived is None and rank(finding.severity) >= rank("warning")
 
 

@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def not_checked(self) -> int:
-        """How many hosts were not checked."""
+        """How many hosts were not checked, those in maintenance included."""
         return self.hosts - self.ok - self.findings
 
 
@@ -93,6 +93,15 @@ class Past:
             known.append(source)
         question = f"SELECT {_RUN} FROM run WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ?"  # noqa: S608
         return [_entry(row) for row in self._ask(question, (*known, limit))]
+
+    def maintenance(self, runs: Sequence[Entry]) -> dict[int, int]:
+        """Return how many hosts each run left alone on purpose, by its ``seq``; runs without any have no entry."""
+        oldest = min((run.seq for run in runs), default=0)
+        question = (
+            "SELECT look.run, count(*) FROM look JOIN state ON state.id = look.state "
+            "WHERE look.run >= ? AND state.verdict = 'skipped' GROUP BY look.run"
+        )
+        return dict(tuple(row) for row in self._ask(question, (oldest,)))
 
     def find(self, name: str) -> Entry:
         """Return a run that ended by its id, a beginning of it, ``latest`` or ``latest~2``. Raises InputError."""

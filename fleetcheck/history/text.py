@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fleetcheck.folding import fold
 from fleetcheck.history.ages import ago
-from fleetcheck.history.diff import KINDS, Changes, HostChange
+from fleetcheck.history.diff import KINDS, Changes, HostChange, counts
 from fleetcheck.report.text import clean
 from fleetcheck.rules.finding import Finding
 
@@ -40,8 +40,8 @@ def headline(changes: Changes, now: datetime) -> str:
     since = f"since run {clean(changes.before.id)}, {ago(changes.before.started, now)}"
     if not changes:
         return f"No change {since}: {hosts}"
-    counts = Counter(change.kind for change in changes.changed)
-    told = [f"{counts[kind]} {_words(kind)}" for kind in KINDS if counts[kind]]
+    kinds = Counter(change.kind for change in changes.changed)
+    told = [f"{kinds[kind]} {_words(kind)}" for kind in KINDS if kinds[kind]]
     if changes.appeared or changes.resolved:
         told.append("findings of the fleet")
     return f"Changes {since}: of {hosts}, {', '.join(told)}"
@@ -63,7 +63,7 @@ def _host(change: HostChange, now: datetime, *, wide: bool) -> Iterator[str]:
         return
     again = f", not checked in between ({change.was_unseen})" if change.was_unseen else ""
     same = before is None or before == change.verdict
-    yield f"{kind}\t{change.verdict if same else f'{before} -> {change.verdict}'}{again}"
+    yield f"{kind}\t{_verdicts(change) if same else f'{before} -> {change.verdict}'}{again}"
     if change.renamed_from:
         yield f"the machine was called {clean(change.renamed_from)} (same machine-id)"
     if change.reinstalled:
@@ -78,6 +78,17 @@ def _host(change: HostChange, now: datetime, *, wide: bool) -> Iterator[str]:
             yield _fact(one.key, one.before, one.after)
         if len(shown) < len(change.facts):
             yield f"and {len(change.facts) - len(shown)} more facts; --wide shows them"
+
+
+def _verdicts(change: HostChange) -> str:
+    """Return what is said of a host whose verdict is as it was: what else made it worse or better."""
+    if change.kind not in ("worse", "better"):
+        return change.verdict
+    counted = [item for item in (change.appeared if change.kind == "worse" else change.resolved) if counts(item)]
+    word = "new" if change.kind == "worse" else "resolved"
+    number = f"{len(counted)} {word} finding{'' if len(counted) == 1 else 's'}"
+    names = ", ".join(dict.fromkeys(clean(item.rule) for item in counted))
+    return f"{number} ({names}); the verdict is still {change.verdict}"
 
 
 def _fact(key: str, before: str | None, after: str | None) -> str:

@@ -24,6 +24,8 @@ from fleetcheck.remote.failures import LookError, Place, plain
 MAX_OFFERED = 5
 """sshd's MaxAuthTries is 6, and it counts the one with which the client asks what there is."""
 LISTING_SECONDS = 2.0
+NAMED = 500
+"""Characters of the keys that a refusal names."""
 HARDWARE_TYPES = ("sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
 
 
@@ -49,10 +51,17 @@ class Problem(NamedTuple):
     message: str
 
 
+class Named(NamedTuple):
+    """A key, and how a user knows it: its file, or its fingerprint where an agent alone holds it."""
+
+    key: paramiko.PKey
+    name: str
+
+
 class Offers(NamedTuple):
     """The keys to offer, in order, and what stands against the others."""
 
-    keys: tuple[paramiko.PKey, ...]
+    keys: tuple[Named, ...]
     problems: tuple[Problem, ...]
 
 
@@ -101,7 +110,7 @@ class KeyRing:
             found = self._offers[key]
             welcome = self._welcome.get(route.user)
         # A key that a host of this fleet took is likely to be right for the next one, too.
-        ordered = sorted(found.keys, key=lambda offered: offered.asbytes() != welcome)
+        ordered = sorted(found.keys, key=lambda offered: offered.key.asbytes() != welcome)
         return Offers(tuple(ordered[:MAX_OFFERED]), found.problems)
 
     def took(self, route: UserRoute, key: paramiko.PKey) -> None:
@@ -120,17 +129,19 @@ class KeyRing:
 
     def _collect(self, route: UserRoute) -> Offers:
         held, problems = self._agent_keys(route.identity_agent)
-        keys: list[paramiko.PKey] = []
+        keys: list[Named] = []
         for path in route.identity_files:
             in_agent = held.get(_public_blob(path) or b"")
             loaded = self._file(path) if in_agent is None else in_agent
             if isinstance(loaded, Problem):
                 problems.append(loaded)
             else:
-                keys += [*_certified(loaded, path, route.certificate_files), loaded]
+                certified = _certified(loaded, path, route.certificate_files)
+                keys += [Named(one, f"{path} with its certificate") for one in certified]
+                keys.append(Named(loaded, path))
         if not route.identities_only:
-            keys += held.values()
-        unique = {(key.asbytes(), key.public_blob is None): key for key in reversed(keys)}
+            keys += [Named(key, f"{key.fingerprint} of the agent") for key in held.values()]
+        unique = {(one.key.asbytes(), one.key.public_blob is None): one for one in reversed(keys)}
         return Offers(tuple(reversed(unique.values())), tuple(problems))
 
     def _file(self, path: str) -> paramiko.PKey | Problem:
@@ -222,7 +233,7 @@ class OneKeyAtATime(AuthStrategy):
         if not offers.keys:
             raise _nothing_to_offer(place, offers)
         besides = "".join(f"; besides, {problem.message}" for problem in offers.problems)
-        for key in offers.keys:
+        for key, _ in offers.keys:
             try:
                 wanted = transport.auth_publickey(user, key)
             except paramiko.BadAuthenticationType as error:
@@ -238,8 +249,9 @@ class OneKeyAtATime(AuthStrategy):
                 raise LookError("auth-failed", "auth", "partial", message)
             self._ring.took(self._route, key)
             return AuthResult(self)
-        count = "its key" if len(offers.keys) == 1 else f"all {len(offers.keys)} keys that were offered"
-        message = f"{place} refused {user} with {count}; add the public key to its authorized_keys{besides}"
+        names = plain(", ".join(offered.name for offered in offers.keys), NAMED)
+        tried = f"its key {names}" if len(offers.keys) == 1 else f"all {len(offers.keys)} keys: {names}"
+        message = f"{place} refused {user} with {tried}; add the public key to its authorized_keys{besides}"
         raise LookError("auth-failed", "auth", "refused", message)
 
 

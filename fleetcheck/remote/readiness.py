@@ -18,7 +18,7 @@ from fleetcheck.remote.settings import Settings
 
 Fault = tuple[str, str, str]
 """What it is about (``key``, ``known hosts``, ``route``), what is wrong, what to do."""
-LOCAL = "local"
+SSH, LOCAL = "ssh", "local"
 UNATTENDED = (
     "give cron a key of its own, without passphrase: ssh-keygen -t ed25519 -N '' -f FILE, identity_file: FILE"
 )
@@ -44,6 +44,10 @@ class Readiness:
         """Yield what would keep a run without agent and terminal from this host."""
         if target.connection == LOCAL:
             return
+        if target.connection != SSH:
+            said = f"the connection is {target.connection}; such a host cannot be audited, ssh and local can"
+            yield "route", said, "correct its connection, or take it out of the inventory"
+            return
         try:
             routes = (*self.gateways(target), self.route(target))
         except RouteError as error:
@@ -56,15 +60,17 @@ class Readiness:
             )
 
     def offered(self, target: Target) -> Iterator[str]:
-        """Yield the keys that would be offered, or why they cannot be."""
+        """Yield the keys that would be offered, and what else is named. Where none loads, that is a fault."""
         route = self.route(target)
-        for path in route.identity_files:
-            key = self._key(path)
-            yield key.message if isinstance(key, Problem) else f"{path} ({key.get_name()} {key.fingerprint})"
+        loaded = [(path, self._key(path)) for path in route.identity_files]
+        some = any(not isinstance(key, Problem) for _, key in loaded)
+        for path, key in loaded:
+            if not isinstance(key, Problem):
+                yield f"{path} ({key.get_name()} {key.fingerprint})"
+            elif some:
+                yield f"not offered: {key.message}"
         if route.identity_agent:
             yield f"the agent at {route.identity_agent}; cron has none"
-        if not route.identity_files and not route.identity_agent:
-            yield "none: no identity file is there, and no agent"
 
     def known(self, target: Target) -> Iterator[str]:
         """Yield the host keys that are known."""

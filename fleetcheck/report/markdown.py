@@ -42,9 +42,9 @@ def render(run: Run) -> str:
     for group in groups(run.findings):
         _, *told = lines(group, WIDTH, wide=False, colour=False)
         blocks += [[f"#### {SEVERITIES[group.worst].upper()} {code(group.rule)}"], _block(told)]
-    _, *missing = [*unseen(run, wide=False, width=WIDTH, colour=False)] or [""]
+    title, *missing = [*unseen(run, wide=False, width=WIDTH, colour=False)] or [""]
     accepted = list(waived(run.findings, WIDTH))
-    blocks += [["#### Not checked"], _block(missing)] if missing else []
+    blocks += [[f"#### {title}"], _block(missing)] if missing else []
     blocks += [["#### Waived"], _block(accepted)] if accepted else []
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 

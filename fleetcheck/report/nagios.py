@@ -86,13 +86,12 @@ def _cut(line: str, room: int) -> str:
 
 def _performance(run: Run) -> Iterator[str]:
     totals = run.summary
-    skipped = sum(host.outcome == "skipped" for host in run.hosts)
     most = totals.hosts
     yield f"hosts={most};;;0"
     yield f"ok={totals.ok};;;0;{most}"
     yield f"findings={totals.findings};;0;0;{most}"
-    yield f"not_checked={totals.not_checked - skipped};0;;0;{most}"
-    yield f"maintenance={skipped};;;0;{most}"
+    yield f"not_checked={totals.unseen};0;;0;{most}"
+    yield f"maintenance={totals.maintenance};;;0;{most}"
     live = [finding.severity for finding in run.findings if not finding.waived]
     yield from (f"{severity}={live.count(severity)};;;0" for severity in reversed(SEVERITIES))
     try:

@@ -64,7 +64,7 @@ def older_files(venv: Venv, found: FlashInfer) -> bool:
         "left of its folder, and install that one release."
     ),
     references=(RECORDED,),
-    causes=("package-modified", "basis-disagrees", "csrc-incomplete"),
+    causes=("package-modified", "basis-disagrees", "csrc-incomplete", "import-failed"),
 )
 def flashinfer_mixed(look: Look) -> Iterator[Hit]:
     """Fire on two metadata folders in one site-packages, and on a gate older than the version."""
@@ -206,6 +206,7 @@ OUTCOMES = {
     ),
     remedy="Install the companion of the same release, or remove it.",
     references=(ABI, STALE),
+    causes=("import-failed/companion",),
 )
 def companion_mismatch(look: Look) -> Iterator[Hit]:
     """Fire for each companion whose release differs."""

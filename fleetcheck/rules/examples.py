@@ -235,6 +235,16 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {},
         mute("nvml-error", diagnostics=["Failed to initialize NVML: Unknown Error"]),
     ),
+    "import-failed": (
+        {},
+        host(
+            venv({"imported_state": "failed", "imported_error": "ModuleNotFoundError: No module named 'tvm_ffi'"})
+        ),
+    ),
+    "import-unchecked": (
+        {},
+        host(venv({"imported_state": "no-gpu", "imported_error": "RuntimeError: No CUDA GPUs are available"})),
+    ),
     "package-modified": ({}, host(venv({"modified": ["comm/mapping.py"]}))),
     "smi-hung": ({"gpus": 8}, mute("hung")),
     "smi-missing": ({"gpus": 8}, mute("smi-missing", driver="580.95.05")),

@@ -137,7 +137,7 @@ def finding(host: str | None, fired: Fired, cause: str | None) -> Finding:
         seen=hit.seen,
         basis=hit.basis,
         remedy=hit.remedy,
-        reference=rule.references[0],
+        reference=rule.reference,
         cause=cause,
     )
 

@@ -119,6 +119,15 @@ class Rule:
     causes: tuple[str, ...] = ()
     fleet_check: FleetCheck | None = None
 
+    @property
+    def reference(self) -> str:
+        """Where a reader of a finding reads on: an address, or a command where a page of ours would be one.
+
+        An installed fleetcheck has no such pages; ``fleetcheck rules`` shows what they say of a rule.
+        """
+        first = self.references[0]
+        return first if first.startswith("https://") else f"fleetcheck rules {self.slug}"
+
 
 def rule(
     slug: str,

@@ -108,7 +108,7 @@ def test_silent_while_nothing_changes_then_once_then_reminds_and_recovers(night:
     night.aged(timedelta(hours=23, minutes=45))  # a timer's random delay
     reminded = night.run("--remind", "24h")
     assert reminded.stdout.startswith(
-        "Reminder: nothing changed (last mail 23 h ago), and this is still open: 0 ok, 2 "
+        "Reminder: nothing changed (last mail 23 h ago), and this is still open: host[0000-0001] csrc-missing.\n"
     )
     assert "csrc-missing" in reminded.stdout
     assert night.run("--remind", "24h").stdout == ""

@@ -209,3 +209,55 @@ def test_no_ssh_is_a_fault(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     found = checks.ssh(str(ward.home))
     assert found.do is not None
     assert "install openssh-client" in found.do
+
+
+def test_a_local_host_is_asked_for_nothing_of_ssh(ward: Ward) -> None:
+    ward.inventory.write_text("hosts:\n  me: {connection: local, venvs: [usual]}\n")
+    code, checks = ward.examine("me")
+    assert code == 0
+    assert [one["check"] for one in checks] == ["route", "audit"]
+    assert checks[1]["said"].startswith("checked in ")
+    code, checks = ward.examine()
+    said = {one["check"]: one["said"] for one in checks}
+    assert (code, said["key"]) == (0, "no host is reached by ssh, so none is needed")
+    assert "known hosts" not in said
+
+
+def test_a_connection_that_no_audit_can_make_is_a_fault(ward: Ward) -> None:
+    ward.inventory.write_text(ward.inventory.read_text() + "groups: {g: {hosts: box, connection: docker}}\n")
+    code, checks = ward.examine()
+    (fault,) = (one for one in checks if not one["ok"])
+    assert (code, fault["check"]) == (1, "route")
+    assert fault["said"].startswith("box: the connection is docker")
+
+
+def resting(ward: Ward) -> None:
+    unknown_host(ward)
+    text = ward.inventory.read_text()
+    ward.inventory.write_text(
+        f"{text}maintenance:\n  - {{hosts: host0001, reason: reinstall, until: 2999-12-31}}\n"
+    )
+
+
+def test_a_host_in_maintenance_is_no_fault_of_the_night(ward: Ward) -> None:
+    unknown_host(ward)
+    assert ward.examine()[0] == 1
+    resting(ward)
+    code, checks = ward.examine()
+    said = {one["check"]: one["said"] for one in checks}
+    assert (code, [one for one in checks if not one["ok"]]) == (0, [])
+    assert said["maintenance"] == "host0001: maintenance until 2999-12-31: reinstall; left alone"
+
+
+def test_to_have_no_key_is_never_well(ward: Ward) -> None:
+    """Without any key: the fault alone says so, and what ssh says has no empty piece."""
+    ward.inventory.write_text("hosts:\n  nobody: {address: 127.0.0.1, port: 1}\n")
+    config = ward.home / "config"
+    config.write_text("Host *\n  IdentityFile none\n  IdentityAgent none\n")
+    done = call(ward.home, "doctor", "nobody", "-i", ward.inventory, "--ssh-config", config)
+    assert done.returncode == 1
+    assert not [line for line in done.stdout.splitlines() if line.startswith("ok     key")]
+    assert [line for line in done.stdout.splitlines() if line.startswith("FAULT  key")]
+    unknown = call(ward.home, "doctor", "x.invalid", "-i", "x.invalid", "--ssh-config", "none")
+    (ssh,) = (line for line in unknown.stdout.splitlines() if line.startswith("FAULT  ssh"))
+    assert ssh.startswith("FAULT  ssh: ssh: ")

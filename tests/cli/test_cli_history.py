@@ -94,3 +94,62 @@ def test_a_host_is_shown_as_it_was(tmp_path: Path, db: Path) -> None:
     assert (absent.returncode, absent.stdout) == (2, "")
     assert "the run has no host 'gpu2'" in absent.stderr
     assert call(tmp_path, "show", "gpu1", "--db", db).returncode == 2
+
+
+@pytest.mark.parametrize("command", [("report",), ("show", "gpu1")])
+def test_a_stored_run_is_shown_again(tmp_path: Path, db: Path, command: tuple[str, ...]) -> None:
+    done = call(tmp_path, *command, "run-3", "--db", db, "--format", "json")
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert (document["run"]["id"], document["hosts"][0]["name"]) == ("run-3", "gpu1")
+    assert [one["rule"] for one in document["findings"]] == ["csrc-missing"]
+    assert done.stderr.startswith("fleetcheck: run-3, 2030-01-01T03:00:00.000Z: from the history")
+    assert "neither processes" in done.stderr
+    latest = call(tmp_path, "report", "latest", "--db", db)
+    assert (latest.returncode, latest.stdout.splitlines()[0]) == (
+        3, "1 host: 0 ok, 0 with findings, 1 not checked (1 unreachable); findings: none",
+    )  # fmt: skip
+
+
+def test_the_history_of_the_state_folder_is_asked_without_db(tmp_path: Path) -> None:
+    with History.open(tmp_path / "state" / "fleetcheck" / "history.db") as history:
+        nights.store(history, nights.run(1, [nights.machine("gpu1")]))
+    lent = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    assert call(tmp_path, "report", "latest", **lent).stdout.startswith("1 host: 1 ok")
+    (tmp_path / "latest").write_text("{}")  # a file of that name comes first
+    assert call(tmp_path, "report", "latest", **lent).stderr.startswith("latest: not a run")
+    nowhere = call(tmp_path, "report", "nope", **lent)
+    assert (nowhere.returncode, nowhere.stdout) == (2, "")
+    assert nowhere.stderr.startswith("nope: there is no such file, and the history has no one run 'nope'")
+
+
+def test_without_a_history_the_latest_run_is_told_as_such(tmp_path: Path) -> None:
+    done = call(tmp_path, "report", "latest")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is none yet; fleetcheck audit writes it" in done.stderr
+    assert call(tmp_path, "report", "gone").stderr == "gone: cannot be read: No such file or directory\n"
+
+
+def test_hosts_of_a_stored_run_are_compared_and_make_a_baseline(tmp_path: Path, db: Path) -> None:
+    same = call(tmp_path, "compare", "gpu1", "gpu2", "--run", "latest~2", "--db", db)
+    assert same.returncode == 0, same.stderr
+    made = call(tmp_path, "baseline", "gpu1", "--run", "run-1", "--db", db)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.startswith("# Expectations that gpu1 met in run run-1.")
+    alone = call(tmp_path, "baseline", "gpu1", "--db", db)
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert "--db belongs to --run" in alone.stderr
+
+
+def test_hosts_in_maintenance_are_counted_apart(tmp_path: Path) -> None:
+    with History.open(tmp_path / "h.db") as history:
+        nights.store(history, nights.run(1, [nights.machine("gpu1"), nights.machine("gpu2")]))
+        nights.store(
+            history, nights.run(2, [nights.machine("gpu1", "timeout"), nights.machine("gpu2", "skipped")])
+        )
+    lines = call(tmp_path, "history", "--db", tmp_path / "h.db").stdout.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["RUN", "run-2", "run-1"]
+    assert lines[0].split()[3:9] == ["HOSTS", "OK", "FINDINGS", "NOT", "CHECKED", "MAINTENANCE"]
+    assert [line.split()[3:8] for line in lines[1:]] == [["2", "0", "0", "1", "1"], ["2", "2", "0", "0", "0"]]
+    listed = json.loads(call(tmp_path, "history", "--db", tmp_path / "h.db", "--format", "json").stdout)["runs"]
+    assert [(one["not_checked"], one["maintenance"]) for one in listed] == [(2, 1), (0, 0)]

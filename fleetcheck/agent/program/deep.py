@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple
 
 from fleetcheck.agent.program.activate import Talk, converse
 from fleetcheck.agent.program.values import Root, dumps
 
 DEEP_SECONDS = 60.0
+MOST_DEEP = 16
 
 
 def make_scratch() -> str:
@@ -36,6 +37,19 @@ def remove_scratch(path: str) -> "str | None":
     except OSError as error:
         return "%s is left: %s" % (path, error.strerror)
     return None
+
+
+def to_import(items: "List[Dict[str, Any]]") -> "Tuple[List[Dict[str, Any]], Dict[str, str]]":
+    """Return the environments to import in, and the parts ``deep/N`` of those that are left out."""
+    usable = [item for item in items if item["python"] is not None and item["state"] == "present"]
+    left = [(item, "more than %d environments" % MOST_DEEP) for item in usable[MOST_DEEP:]]
+    left += [(item, "it is in a container") for item in items if item["kind"] == "container"]
+    return usable[:MOST_DEEP], {"deep/%d" % item["index"]: not_made(item, why) for item, why in left}
+
+
+def not_made(item: "Dict[str, Any]", why: str) -> str:
+    """Return the part ``deep/N`` of an environment in which nothing was imported, or that gave no answer."""
+    return dumps({"index": item["index"], "path": item["path"], "state": "not-made", "error": why})
 
 
 def look_deep(root: Root, item: "Dict[str, Any]", source: bytes, scratch: str, limit: float) -> str:
