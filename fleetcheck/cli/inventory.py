@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fleetcheck.cli.completion import complete_hosts
-from fleetcheck.errors import InputError, Problem
+from fleetcheck.errors import Problem
 
 if TYPE_CHECKING:
     from fleetcheck.inventory.load import Loaded
@@ -61,20 +61,17 @@ def chosen(source: str | None, patterns: Sequence[str], *, execute: bool = False
     """Load an inventory, say its warnings on standard error, and select.
 
     ``reached``: the hosts are to be looked at, so that those that cannot be are told before. Raises InputError,
-    also for a waiver that names a rule that does not exist.
+    also for a waiver or a level of a rule that does not exist.
     """
     from fleetcheck.inventory.load import read
     from fleetcheck.inventory.names import remember, seen
     from fleetcheck.inventory.selection import select
 
     before = seen(source)
-    loaded = read(source, execute=execute)
+    loaded = read(source, execute=execute, unruly=unruly)
     remember(before, loaded.inventory)
     warn(loaded.warnings)
-    problems = unknown_rules(loaded)
     targets = select(loaded.inventory, patterns)
-    if problems:
-        raise InputError(problems)
     if reached:
         warn(out_of_reach(loaded.inventory.source, targets))
     return Chosen(loaded, targets)
@@ -89,20 +86,15 @@ def warn(warnings: Sequence[Problem]) -> None:
             click.echo(f"warning: {clean(str(warning), 2000)}", err=True)
 
 
-def unknown_rules(loaded: Loaded) -> list[Problem]:
-    """Return a problem for each waiver that names a rule that does not exist, with the nearest names."""
-    if not loaded.inventory.waivers:
-        return []
+def unruly(name: str, wide: bool) -> str:
+    """Return what is wrong with the name of a rule, with the nearest; ``wide``: a family or glob is right too."""
     from fleetcheck.inventory.wording import meant, shown
     from fleetcheck.rules.catalog import RULES
+    from fleetcheck.rules.choice import named, unknown
 
-    return [
-        loaded.problem(
-            "waivers", number, f"no rule is called {shown(waiver.rule)}{meant(waiver.rule, tuple(RULES))}"
-        )
-        for number, waiver in enumerate(loaded.inventory.waivers)
-        if waiver.rule not in RULES
-    ]
+    if wide:
+        return "" if named(name) else unknown(name)
+    return "" if name in RULES else f"no rule is called {shown(name)}{meant(name, tuple(RULES))}"
 
 
 def out_of_reach(source: str, targets: Sequence[Target]) -> list[Problem]:

@@ -127,6 +127,10 @@ def run(args: Sequence[str] | None = None) -> int:
         return 0
     except (click.Abort, KeyboardInterrupt):
         return _say(session, ["interrupted"], INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        with contextlib.suppress(OSError):
+            click.echo(error.format_message(), err=True)
+        return FAILED
     except click.ClickException as error:
         return _say(session, [_one_line(error)], FAILED)
     except InputError as error:

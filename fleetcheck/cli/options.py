@@ -72,7 +72,14 @@ class OutputType(click.ParamType[Any]):
             self.fail(f"{name!r} is not a format; formats are {known}", param, ctx)
         if path == "-":
             self.fail("standard output is what --format is for", param, ctx)
+        if name == "prometheus" and Path(path).suffix != ".prom" and not _is_stream(path):
+            self.fail(f"{path}: node_exporter reads no other files than those that end in .prom", param, ctx)
         return Output(name, Path(path))
+
+
+def _is_stream(path: str) -> bool:
+    """Return whether a path is a pipe or a device: who reads it asks for no name."""
+    return Path(path).exists() and not Path(path).is_file()
 
 
 @dataclass(frozen=True, slots=True)

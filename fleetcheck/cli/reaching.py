@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fleetcheck.remote.settings import Settings
 
 LIMITS = ("connect", "banner", "auth", "channel", "smi", "host", "run")
+_DEFAULTS = "connect 10, banner 15, auth 20, channel 15, smi 60, host 120"
+"""As in :class:`fleetcheck.remote.settings.Limits`, which replay must not import."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -42,10 +44,14 @@ class LimitType(click.ParamType[Any]):
 def reach_options(command: _Command) -> _Command:
     """Add the options that :func:`settings` takes."""
     options = (
-        click.option("--workers", type=click.IntRange(1, 1024), help="Hosts looked at side by side."),
+        click.option(
+            "--workers", type=click.IntRange(1, 1024),
+            help="Hosts looked at side by side, 64 unless told otherwise.",
+        ),
         click.option(
             "--limit", "limits", type=LimitType(), multiple=True, metavar="NAME=SECONDS",
-            help=f"Change a limit: {', '.join(LIMITS)}. Repeatable.",
+            help=f"Change a limit. They are, with their defaults in seconds: {_DEFAULTS}, and run, which is the "
+            "whole run's: none, with audit --cron 1800. Repeatable.",
         ),
         click.option(
             "--accept-new", is_flag=True,

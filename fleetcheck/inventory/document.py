@@ -1,7 +1,8 @@
 """One file read and validated, with every problem of it noted.
 
 In: a text. Out: a :class:`Part`: what could be validated, and where each key stands. A value that is wrong is
-noted, cut out, and the rest is validated again, so that one bad port does not hide a cycle of groups.
+noted, cut out, and the rest is validated again, so that one bad port does not hide a cycle of groups. In a waiver
+or a maintenance, whose keys are all needed, something stands in for it.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def read(text: Text, problems: list[Problem]) -> Part | None:
         message = f"{kind} at the top; an inventory is a mapping of {', '.join(SECTIONS)}"
         problems.append(Problem(text.name, root.at.line, message, root.at.column))
         return None
-    lost = frozenset[str]() if len(problems) == known else frozenset({"hosts", "groups"})
+    lost = _dropped(root)
     gaps: dict[explain.Loc, Problem] = {}
     data = _plain(text.name, root, (), root.at, gaps)
     document, bad, cuts = _validate(data)
@@ -92,12 +93,23 @@ def read(text: Text, problems: list[Problem]) -> Part | None:
             problems.append(explain.explain(text.name, root, error))
         else:
             problems.append(gap)
-        lost |= _lost(loc)
+        lost |= _lost(root, loc)
     problems += gaps.values()
     return Part(text.name, root, document, lost, cuts)
 
 
-def _lost(loc: explain.Loc) -> frozenset[str]:
+def _dropped(root: tree.Mapping) -> frozenset[str]:
+    """Return what may be absent because a key is given twice: ``hosts``, ``groups``."""
+    groups = root.entries["groups"][1] if "groups" in root.entries else None
+    if root.dropped or (isinstance(groups, tree.Mapping) and groups.dropped):
+        return frozenset({"hosts", "groups"})
+    inner = [group for _, group in groups.entries.values()] if isinstance(groups, tree.Mapping) else []
+    if any(isinstance(one, tree.Mapping) and one.dropped & {"hosts", "children"} for one in inner):
+        return frozenset({"hosts"})
+    return frozenset()
+
+
+def _lost(root: tree.Node, loc: explain.Loc) -> frozenset[str]:
     """Return what may be absent now that the value at ``loc`` was cut out: ``hosts``, ``groups``."""
     match loc:
         case ("groups",) | ("groups", _):
@@ -106,8 +118,10 @@ def _lost(loc: explain.Loc) -> frozenset[str]:
             return frozenset({"hosts"})
         case (str() as key,) if key not in SECTIONS:
             return frozenset({"hosts", "groups"})
-        case ("groups", _, str() as key) if key not in shape.Group.model_fields:
-            return frozenset({"hosts"})
+        case ("groups", _, str() as key) if key not in shape.Group.model_fields and not explain.is_secret(key):
+            # It may be meant for "hosts", unless that is there too.
+            _, group, _ = explain.find(root, loc[:2])
+            return frozenset({"hosts"} if isinstance(group, tree.Mapping) and "hosts" not in group.entries else ())
     return frozenset()
 
 
@@ -121,11 +135,24 @@ def _validate(data: dict[str, Any]) -> tuple[shape.Document, list[Any], frozense
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)
         errors += found
-        cuts = {_cut(data, tuple(one["loc"])) for one in found}
+        cuts = {_cut(data, tuple(one["loc"])) for one in found if not _stood_in(data, one)}
         removed |= cuts
         # The highest index first, so that the others stay true.
         for loc in sorted(cuts, key=lambda cut: [(isinstance(step, str), step) for step in cut], reverse=True):
             _remove(data, loc)
+
+
+def _stood_in(data: dict[str, Any], error: Any) -> bool:
+    """Put something in the place of a wrong value of a waiver or a maintenance; whether the error is of one."""
+    match tuple(error["loc"]):
+        case ("waivers" | "maintenance" as section, int() as index, str() as key, *_):
+            entry = data[section][index]
+            if error["type"] == "extra_forbidden":
+                del entry[key]
+            else:
+                entry[key] = shape.UNREAD[key]
+            return True
+    return False
 
 
 def _cut(data: Any, loc: explain.Loc) -> explain.Loc:

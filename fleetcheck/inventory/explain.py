@@ -132,9 +132,14 @@ def model_at(loc: Loc) -> type[BaseModel] | None:
     return None
 
 
+def is_secret(key: str) -> bool:
+    """Return whether a key is called as what an inventory never holds."""
+    return bool(_SECRET.search(key))
+
+
 def _unknown(loc: Loc) -> str:
     key = str(loc[-1])
-    if _SECRET.search(key):
+    if is_secret(key):
         return f"{key_path(loc)}: an inventory holds no secrets; use identity_file, or a key in the ssh agent"
     model = model_at(loc[:-1])
     known = tuple(model.model_fields) if model else ()

@@ -44,12 +44,6 @@ class Loaded:
     children: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The child groups of each group."""
 
-    def problem(self, section: str, key: str | int, message: str) -> Problem:
-        """Return ``message`` as a problem of one entry, with its file and line."""
-        source, line = self.places.get((section, key), (self.inventory.source, None))
-        where = f"{section}[{key}]" if isinstance(key, int) else f"{section}.{key}"
-        return Problem(source, line, f"{where}: {message}")
-
     def origins(self, target: Target) -> list[Origin]:
         """Return where each value of ``target`` comes from."""
         return of_target(target, self.locate(target))
@@ -65,15 +59,21 @@ def load(source: str | Path | None, *, stdin: TextIO | None = None, execute: boo
     return read(source, stdin=stdin, execute=execute).inventory
 
 
-def read(source: str | Path | None, *, stdin: TextIO | None = None, execute: bool = False) -> Loaded:
-    """As :func:`load`, with the warnings and the places of the entries."""
+def read(
+    source: str | Path | None,
+    *,
+    stdin: TextIO | None = None,
+    execute: bool = False,
+    unruly: native.Unruly | None = None,
+) -> Loaded:
+    """As :func:`load`, with the warnings and the places of the entries; ``unruly`` judges the names of rules."""
     if source is None:
         source = os.environ.get(VARIABLE) or default_path()
     _check_unicode(str(source))
     problems: list[Problem] = []
     foreign = Foreign(problems, execute=execute)
     if isinstance(source, str) and source == "-":
-        return _of_texts(STDIN, None, read_stream(stdin, problems), foreign)
+        return _of_texts(STDIN, None, read_stream(stdin, problems), foreign, unruly)
     if isinstance(source, str) and (source.startswith("@") or not _is_path(source)):
         named = foreign.named(source)
         if re.fullmatch(r"[^\s\d,\[\]@*?.]+", source) and not foreign.problems:
@@ -88,7 +88,7 @@ def read(source: str | Path | None, *, stdin: TextIO | None = None, execute: boo
         return _loaded(*foreign.ansible(path), foreign)
     texts = read_path(path, problems)
     # What another program is to read must be there when it comes: what a pipe held is gone.
-    return _of_texts(str(path), None if is_stream(path) else path, texts, foreign)
+    return _of_texts(str(path), None if is_stream(path) else path, texts, foreign, unruly)
 
 
 def default_path() -> Path:
@@ -97,23 +97,29 @@ def default_path() -> Path:
 
     path = user_config_path("fleetcheck") / "inventory.yaml"
     if not path.exists():
-        message = f"no inventory: give one with -i, set ${VARIABLE}, or write {path}"
+        message = (
+            f"no inventory: give one with -i (a file, or hosts such as gpu01), set ${VARIABLE}, or write {path}"
+        )
         raise InputError([Problem("fleetcheck", None, message)])
     return path
 
 
-def parse(name: str, texts: Sequence[Text], problems: list[Problem]) -> Loaded:
+def parse(
+    name: str, texts: Sequence[Text], problems: list[Problem], unruly: native.Unruly | None = None
+) -> Loaded:
     """Return the native inventory that ``texts`` make together; ``problems`` are those of reading them."""
-    inventory, places, fleet = native.parse(name, texts, problems)
+    inventory, places, fleet = native.parse(name, texts, problems, unruly)
     warnings = tuple(one for text in texts for one in lint(text))
     children = {group.name: group.children for group in fleet.groups.values()}
     return Loaded(inventory, places, warnings, lambda target: native.places_of(fleet, target), children)
 
 
-def _of_texts(name: str, path: Path | None, texts: list[Text], foreign: Foreign) -> Loaded:
+def _of_texts(
+    name: str, path: Path | None, texts: list[Text], foreign: Foreign, unruly: native.Unruly | None
+) -> Loaded:
     form: kinds.Form = kinds.form_of(texts[0].text) if len(texts) == 1 else "native"
     if form == "native":
-        return parse(name, texts, foreign.problems)
+        return parse(name, texts, foreign.problems, unruly)
     (text,) = texts
     if form == "ansible-list":
         return _loaded(*foreign.listed(text), foreign)

@@ -6,19 +6,26 @@ problem.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fleetcheck.errors import InputError, Problem
 from fleetcheck.folding import fold
-from fleetcheck.inventory import document, origins, resolve, selection, shape
+from fleetcheck.inventory import document, explain, origins, resolve, selection, shape
 from fleetcheck.inventory.model import Inventory, Maintenance, Target, Waiver
 from fleetcheck.inventory.source import Text
 
 Places = dict[tuple[str, str | int], tuple[str, int]]
+Unruly = Callable[[str, bool], str]
+"""Says what is wrong with the name of a rule, nothing where it is right; True: a family or glob is right too."""
 
 
-def parse(name: str, texts: Sequence[Text], problems: list[Problem]) -> tuple[Inventory, Places, resolve.Fleet]:
-    """Return the inventory that ``texts`` make together; ``problems`` are those found while reading them."""
+def parse(
+    name: str, texts: Sequence[Text], problems: list[Problem], unruly: Unruly | None = None
+) -> tuple[Inventory, Places, resolve.Fleet]:
+    """Return the inventory that ``texts`` make together; ``problems`` are those found while reading them.
+
+    Without ``unruly``, names of rules are not judged. Raises InputError with every problem.
+    """
     lost = frozenset({"hosts", "groups"}) if problems else frozenset[str]()
     parts = []
     for text in texts:
@@ -47,6 +54,8 @@ def parse(name: str, texts: Sequence[Text], problems: list[Problem]) -> tuple[In
             places["maintenance", len(maintenance)] = (part.name, part.line("maintenance", number))
             hosts = _hosts(index, part, ("maintenance", number), pause, fleet)
             maintenance.append(Maintenance(hosts=hosts, reason=pause.reason, until=pause.until))
+    if unruly is not None:
+        problems += [problem for part in parts for problem in _unruly(part, unruly)]
     if problems:
         raise InputError(_ordered(problems, [text.name for text in texts]))
     for host, (part, loc) in fleet.hosts.items():
@@ -55,6 +64,23 @@ def parse(name: str, texts: Sequence[Text], problems: list[Problem]) -> tuple[In
         places["groups", group.name] = (group.place[0].name, group.place[0].line(*group.place[1]))
     update = {"waivers": tuple(waivers), "maintenance": tuple(maintenance)}
     return inventory.model_copy(update=update), places, fleet
+
+
+def _unruly(part: document.Part, unruly: Unruly) -> Iterator[Problem]:
+    """Yield a problem for each rule that is not there, in waivers and in what sets levels."""
+    written = part.document
+    for kept, waiver in enumerate(written.waivers):
+        wrong = "" if waiver.rule == shape.UNREAD["rule"] else unruly(waiver.rule, False)
+        if wrong:
+            yield part.problem(("waivers", part.index(("waivers",), kept), "rule"), wrong)
+    levels: dict[explain.Loc, shape.Settings] = {("defaults",): written.defaults}
+    levels |= {("groups", name): group for name, group in written.groups.items()}
+    levels |= {("hosts", name): host for name, host in written.hosts.items()}
+    for loc, settings in levels.items():
+        for pattern in settings.rules:
+            wrong = unruly(pattern, True)
+            if wrong:
+                yield part.problem((*loc, "rules", pattern), wrong)
 
 
 def places_of(fleet: resolve.Fleet, target: Target) -> Mapping[str, str]:

@@ -16,14 +16,18 @@ MAX_BYTES = 2 << 20
 """As :data:`fleetcheck.inventory.source.MAX_BYTES`, whose module costs more to import than a reading here."""
 MAX_NAMES = 100_000
 
-_QUOTED = r"""(?:"[^"\\\n]*+"|'[^'\n]*+')"""
-_FLOW = rf"""[\[{{](?:[^\[\]{{}}"'#\n]++|(?<=[\[{{,:\s]){_QUOTED})*+[\]}}]"""
+# No possessive quantifier: those of Python 3.11.2, which Debian 12 has, miss matches (cpython#106052). Instead no
+# text can be matched in two ways, and no run of spaces be divided between two parts, so that a failure is linear.
+_QUOTED = r"""(?:"[^"\\\n]*"|'[^'\n]*')"""
+_LOOSE = r"""[^\[\]{}"'#\n]*"""
+_FLOW = rf"""[\[{{]{_LOOSE}(?:(?<=[\[{{,:\s]){_QUOTED}{_LOOSE})*[\]}}]"""
 for _ in range(3):
-    _FLOW = rf"""[\[{{](?:[^\[\]{{}}"'#\n]++|(?<=[\[{{,:\s]){_QUOTED}|{_FLOW})*+[\]}}]"""
-_PLAIN = r"""[A-Za-z0-9_/~.+(][^\n#:]*+(?:(?::(?=[^\s])|(?<=\S)#)[^\n#:]*+)*+"""
-_KEY = rf"""(?:[A-Za-z0-9_/~.][^\s:#"'{{}}&*!|>%@`]*+|{_QUOTED})"""
+    _FLOW = rf"""[\[{{]{_LOOSE}(?:(?:(?<=[\[{{,:\s]){_QUOTED}|{_FLOW}){_LOOSE})*[\]}}]"""
+_PLAIN = r"""[A-Za-z0-9_/~.+(][^\n#:]*(?:(?::(?=[^\s])|(?<=\S)#)[^\n#:]*)*(?![ ])"""
+_KEY = rf"""(?:[A-Za-z0-9_/~.][^\s:#"'{{}}&*!|>%@`]*|{_QUOTED})"""
 _LINE = re.compile(
-    rf"^([ ]*)(-[ ]+)?(?:({_KEY})[ ]*:(?=\s|$))?[ ]*({_PLAIN}|{_QUOTED}|{_FLOW}|)[ ]*(?:(?<!\S)#[^\n]*)?$",
+    rf"^([ ]*)(?![ ])(-[ ]+(?![ ]))?(?:({_KEY})[ ]*:(?=\s|$))?[ ]*(?![ ])"
+    rf"({_PLAIN}|{_QUOTED}|{_FLOW}|)[ ]*(?:(?<!\S)#[^\n]*)?$",
     re.MULTILINE,
 )
 """One line that is whole in itself: indent, dash, key, value."""
@@ -32,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 _KEYS = re.compile(rf"{_NAME.pattern}(?:\n{_NAME.pattern})*")
 _NODES = re.compile(r"[A-Za-z0-9_.,\[\] -]+")
 _RANGE = re.compile(r"(0|[1-9]\d*|0\d+)(?:-(\d+))?")
-_ITEM = re.compile(rf"\s*+({_QUOTED}|[A-Za-z0-9_.-]++)\s*+(?:,|$)")
+_ITEM = re.compile(rf"\s*({_QUOTED}|[A-Za-z0-9_.-]+)\s*(?:,|$)")
 _SECTIONS = ("defaults", "groups", "hosts", "waivers", "maintenance")
 
 Line = tuple[str, str, str, str]
@@ -205,6 +209,11 @@ def expand(text: str) -> list[str]:
         pieces = re.split(r"\[([^\[\]]*)\]", part)
         ranges = [_numbers(inside) for inside in pieces[1::2]]
         texts = pieces[::2]
+        if any(map(str.isdigit, texts[1:-1])) or any(
+            (before[-1:].isdigit() or after[:1].isdigit()) and len(set(map(len, one))) > 1
+            for before, one, after in zip(texts, ranges, texts[1:], strict=False)
+        ):
+            raise _OutOfThePlain  # ClusterShell joins digits beside a bracket with those in it
         size = 1
         for one in ranges:
             size *= len(one)

@@ -157,6 +157,10 @@ class Group(Settings):
         return tuple(name for one in self.hosts for name in one)
 
 
+UNREAD: dict[str, str] = {"rule": "unread", "hosts": "all", "reason": "unread", "until": "9999-12-31"}
+"""What stands in for a wrong value of a waiver or a maintenance, so that its other values are still judged."""
+
+
 class WaiverEntry(Shape):
     """One waiver; ``hosts`` are patterns of the selection grammar."""
 

@@ -70,6 +70,8 @@ class Mapping:
     size: int = 1
     open: bool = True
     key: tuple[str, Mark] | None = None
+    dropped: frozenset[str] = frozenset()
+    """Keys that are given twice, whose second value is not here."""
 
 
 Node = Scalar | Sequence | Mapping
@@ -172,6 +174,7 @@ class _Builder:
             if key in parent.entries:
                 first = parent.entries[key][0].line
                 self._problem(at, f"the key {shown(key)} is given twice (first in line {first})")
+                parent.dropped |= {key}
             else:
                 parent.entries[key] = (at, node)
 

@@ -27,11 +27,18 @@ def shown(text: str, most: int = MAX_SHOWN) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return the words of ``known`` that ``word`` was probably meant to be, the most likely first."""
+    """Return the words of ``known`` that ``word`` was probably meant to be, the most likely first.
+
+    A host is often called by the first label of its name: those that share it come before all others.
+    """
     by_lower: dict[str, str] = {}
     for one in known:
         by_lower.setdefault(one.lower(), one)
-    return [by_lower[one] for one in difflib.get_close_matches(word.lower()[:100], by_lower, n=most, cutoff=0.6)]
+    word = word.lower()[:100]
+    label = word.partition(".")[0]
+    same = [one for one in by_lower if label and one.partition(".")[0] == label]
+    near = [*same[:most], *difflib.get_close_matches(word, by_lower, n=most, cutoff=0.6)]
+    return [by_lower[one] for one in dict.fromkeys(near)][:most]
 
 
 def meant(word: str, known: Collection[str]) -> str:

@@ -71,7 +71,7 @@ def choose(select: Iterable[str], ignore: Iterable[str]) -> Choice:
 
 def unknown(pattern: str) -> str:
     """Return the sentence for a pattern that means no rule."""
-    nearest = get_close_matches(pattern, [*RULES, *FAMILIES], n=3, cutoff=0.5)
+    nearest = get_close_matches(pattern.lower(), [*RULES, *FAMILIES], n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(nearest)}?" if nearest else "`fleetcheck rules` lists all"
     return f"there is no rule or family {pattern!r}; {hint}"
 

@@ -78,7 +78,8 @@ def run_limit(runs: Iterable[Entry], limit: float) -> Check:
     if not lengths:
         return Check("limit", f"{whole} for the whole run; no earlier run tells whether that is enough")
     longest = max(lengths)
-    said = f"the longest of the last {len(lengths)} runs took {span(longest)} of {whole}"
+    last = f"longest of the last {len(lengths)} runs" if len(lengths) > 1 else "last run"
+    said = f"the {last} took {span(longest)} of {whole}"
     if longest.total_seconds() < MARGIN * limit:
         return Check("limit", said)
     more = round(2 * longest.total_seconds())

@@ -9,21 +9,18 @@ from pathlib import Path
 
 from fleetcheck.errors import FleetcheckError, InputError, Problem
 from fleetcheck.schedule.job import Job
+from fleetcheck.schedule.when import wrong
 
 SECONDS = 30
 LONGEST = 990
-_FIELD = r"[0-9a-zA-Z*/,\-]+"
-WHEN = re.compile(
-    rf"@(?:hourly|daily|midnight|weekly|monthly|yearly|annually|reboot)|{_FIELD}(?:[ \t]+{_FIELD}){{4}}"
-)
 
 
 def line(job: Job, when: str | None) -> str:
     """Return the line; cron reads ``%`` as a line break, also within quotes. Raises InputError."""
     when = when or f"{job.minute()} 3 * * *"
-    if WHEN.fullmatch(when) is None:
-        message = f"{when!r} is not a time of cron: five fields such as '17 3 * * *', or @daily"
-        raise InputError([Problem("--at", None, message)])
+    why = wrong(when)
+    if why:
+        raise InputError([Problem("--at", None, f"{when!r} is not a time of cron: {why}")])
     made = f"{when} {job.shell()}".replace("%", "\\%")
     if len(made.encode("utf-8", "surrogateescape")) > LONGEST:
         message = f"cron does not read lines of more than {LONGEST} bytes; use --systemd"

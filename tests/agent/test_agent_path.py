@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_host import Host, look
+from support.interpreters import interpreter
 from test_agent_safety import poison
 
 from fleetcheck.agent.evidence import Request
@@ -93,17 +95,26 @@ def test_start_files_are_read_by_their_lines_that_run(host: Host) -> None:
     (site / "deeper/__init__.py").parent.mkdir()
     (site / "deeper/__init__.py").write_text("\nfrom os import environ\nenviron['FLASHINFER_CSRC_DIR'] = ''\n")
     (site / "c.txt").write_text("import flashinfer\n")
-    (site / ".hidden.pth").write_text("import flashinfer_hidden\n")
+    (site / ".hidden.pth").write_text("import sys; sys.flashinfer = 1\n")
     (site / "late.py").write_text("x = 1\n")
     value, found = seen(host)
     told = [(Path(row["file"]).name, row["line"], row["word"]) for row in value["start_files"]]
-    assert told == [("flash_late.py", 4, "flashinfer"), ("__init__.py", 3, "FLASHINFER_CSRC_DIR")]
+    # Releases before gh-113659 run a file whose name begins with a dot: what this one does is what counts.
+    hidden = first_module(host, "import sys; print(hasattr(sys, 'flashinfer'))") == ["False"]
+    late = [("flash_late.py", 4, "flashinfer"), ("__init__.py", 3, "FLASHINFER_CSRC_DIR")]
+    assert told == ([] if hidden else [(".hidden.pth", 1, "flashinfer")]) + late
     assert found.basis == "guessed"
-    assert [one.word for one in found.start_files] == ["flashinfer", "FLASHINFER_CSRC_DIR"]
+    assert [one.word for one in found.start_files][-2:] == ["flashinfer", "FLASHINFER_CSRC_DIR"]
 
 
-def test_a_change_of_the_path_counts_where_something_came_in_front(host: Host) -> None:
-    site = host.venv("/opt/ml")
+def first_module(host: Host, code: str) -> list[str]:
+    """Return what the environment's real interpreter prints."""
+    command = [str(host.at("/opt/ml/bin/python")), "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_a_change_of_the_path_counts_where_something_came_in_front(host: Host, tmp_path: Path) -> None:
+    site = host.venv("/opt/ml", python=str(interpreter(tmp_path / "base")))
     (site / "sitecustomize.py").write_text("import sys\nsys.path.append('/nothing')\n")
     _, quiet = seen(host)
     assert (quiet.start_files, quiet.hidden) == ((), None)
@@ -113,6 +124,30 @@ def test_a_change_of_the_path_counts_where_something_came_in_front(host: Host) -
     assert [(one.line, one.word) for one in told.start_files] == [(2, "sys.path")]
     assert told.hidden is not None
     assert (told.root, told.hidden.by) == ("/srv/front/flashinfer", "start-up")
+    assert first_module(host, "import sitecustomize as s, sys; print(s.__file__, sys.path[1], sep='\\n')") == [
+        str(site / "sitecustomize.py"), str(front)
+    ]  # fmt: skip
+
+
+def test_a_sitecustomize_of_the_standard_library_comes_before_an_environments(host: Host, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    python = interpreter(base, "import sys\nsys.flashinfer = 1\n")
+    library = next(base.glob("lib/python3.*"))
+    site = host.venv("/opt/ml", python=str(python))
+    front = copy_of(site, host.at("/srv/front"))
+    own = f"import sys\nsys.path.insert(0, {str(front)!r})\nFLASHINFER_CSRC_DIR = 1\n"
+    (site / "sitecustomize.py").write_text(own)
+    asked = "import sitecustomize as s, sys; print(s.__file__, sys.flashinfer, {0!r} in sys.path, sep='\\n')"
+    runs = str(library / "sitecustomize.py")
+    assert first_module(host, asked.format(str(front))) == [runs, "1", "False"]
+    _, told = seen(host)
+    assert [(one.file, one.line, one.word) for one in told.start_files] == [(runs, 2, "flashinfer")]
+    assert (told.hidden, str(told.root).startswith("/opt/ml/lib")) == (None, True)
+    (library / "sitecustomize.py").unlink()
+    _, told = seen(host)
+    assert (told.root, {one.file for one in told.start_files}) == (
+        "/srv/front/flashinfer", {"/" + str((site / "sitecustomize.py").relative_to(host.root))}
+    )  # fmt: skip
 
 
 def test_odd_start_files_are_bounded(host: Host) -> None:

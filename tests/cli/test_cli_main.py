@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,8 @@ import pytest
 from support.program import PROGRAM, call, environ, look, recording
 
 from fleetcheck import __version__
-from fleetcheck.cli import main, reference
+from fleetcheck.cli import cron, main, reference
+from fleetcheck.remote.settings import Limits, Settings
 from fleetcheck.report.rows import MORE
 
 HEAVY = ("fabric", "paramiko", "pydantic", "yaml", "tabulate", "ClusterShell", "wcwidth", "cryptography")
@@ -72,12 +74,14 @@ def test_version(tmp_path: Path) -> None:
         (["audit", "--output", "json"], "'json' is not FORMAT:PATH; formats are table, json, jsonl"),
         (["audit", "--output", "xml:a"], "'xml' is not a format"),
         (["audit", "--output", "json:-"], "--format"),
+        (["audit", "--output", "prometheus:x.txt"], "no other files than those that end in .prom"),
         (["audit", "--limit", "sleep=3"], "limits are connect, banner, auth, channel, smi, host, run"),
         (["audit", "--limit", "host=0"], "above 0"),
         (["audit", "--limit", "host=nan"], "above 0"),
         (["audit", "--limit", "host"], "above 0"),
         (["audit", "--workers", "0"], "1<=x<=1024"),
         (["audit", "--fail-on", "fatal"], "'info', 'warning', 'error', 'critical'"),
+        (["rules", "FUSION"], "did you mean fusion, "),
         (["replay"], "Missing argument 'EVIDENCE'"),
         (["replay", "x", "--output", "evidence:y"], "'evidence' is not a format; formats are table, json"),
         (["replay", "x", "--columns", "host,colour"], "'colour' is not a column; columns are host, gpus, link"),
@@ -94,9 +98,29 @@ def test_wrong_usage_is_a_two_and_says_what_is_allowed(tmp_path: Path, args: lis
 
 def test_no_command_shows_the_help(tmp_path: Path) -> None:
     done = call(tmp_path)
-    assert done.returncode == 2
-    assert "Usage: fleetcheck [OPTIONS] COMMAND" in done.stderr
-    assert "internal error:" not in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == call(tmp_path, "--help").stdout
+    assert done.stderr.startswith("Usage: fleetcheck [OPTIONS] COMMAND [ARGS]...\n\n  Audit a fleet")
+
+
+def test_the_help_and_the_page_name_every_default() -> None:
+    said = squeezed(DOCS.read_text())
+    limits = {field.name: getattr(Limits(), field.name) for field in fields(Limits)}
+    assert limits.pop("run") is None
+    assert f"run's: none, with audit --cron {cron.RUN_LIMIT:g}" in said
+    page = (DOCS.parent / "ssh.md").read_text()
+    for name, seconds in limits.items():
+        assert re.search(rf"[:,] {name} {seconds:g},", said)
+        assert re.search(rf"^\| `{name}` \|.* \| {seconds:g} \|$", page, re.MULTILINE)
+    assert re.search(rf"^\| `run` \|.* none; {cron.RUN_LIMIT:g} with `audit --cron` \|$", page, re.MULTILINE)
+    assert f"{Settings().workers} unless told otherwise" in said
+    assert f"`--workers`, {Settings().workers} unless told otherwise" in page
+
+
+def test_a_device_for_metrics_needs_no_name(tmp_path: Path) -> None:
+    evidence = recording(tmp_path / "e", [look("a")])
+    done = call(tmp_path, "replay", evidence, "-q", "--output", "prometheus:/dev/null")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_help_names_every_column_beside_the_usual_ones(tmp_path: Path) -> None:

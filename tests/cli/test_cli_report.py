@@ -36,11 +36,11 @@ def document(path: Path, run: Run, name: str = "json") -> Path:
 @pytest.mark.parametrize("name", list(reports.READERS))
 def test_each_format_is_printed_and_written(tmp_path: Path, name: str) -> None:
     path = document(tmp_path / "run.json", RUN)
-    done = call(tmp_path, "report", path, "--format", name, "--output", f"{name}:out")
+    done = call(tmp_path, "report", path, "--format", name, "--output", f"{name}:out.prom")
     assert (done.returncode, done.stderr) == (2 if name == "nagios" else 4, "")
     expected = {host.name: host.outcome for host in RUN.hosts}
     assert reports.READERS[name](done.stdout) == expected
-    assert reports.READERS[name]((tmp_path / "out").read_text()) == expected
+    assert reports.READERS[name]((tmp_path / "out.prom").read_text()) == expected
 
 
 def test_replay_and_report_say_the_same(tmp_path: Path) -> None:

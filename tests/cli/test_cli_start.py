@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ sys.argv[0] = "fleetcheck"
 runpy.run_module("fleetcheck", run_name="__main__", alter_sys=True)
 """
 """Interrupts itself at the import of a given number."""
+
+
+@pytest.fixture(autouse=True)
+def listening() -> Iterator[None]:
+    """Let children heed SIGINT: a test runner in the background hands down that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 300])

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from fleetcheck.inventory.load import load
@@ -158,8 +159,56 @@ def test_a_waiver_of_an_unknown_rule(tmp_path: Path) -> None:
     done = hosts("-i", str(path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(
-        f"{path}:3: waivers[0]: no rule is called csrc-mising; did you mean csrc-missing"
+        f"{path}:3:6: waivers[0].rule: no rule is called csrc-mising; did you mean csrc-missing"
     )
+
+
+def test_errors_of_every_kind_are_shown_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(
+        "groups:\n"
+        "  a:\n"
+        "    hosts: g[1-2].lab\n"
+        "    password: hunter2\n"
+        "    rules: {csrc-mising: error, 'csrc-*': ignore}\n"
+        "hosts: {h1: {port: 1, port: 2}}\n"
+        "waivers:\n"
+        "  - {rule: csrc-mising, hosts: g1, reason: r, until: 2099-13-01}\n"
+        "  - {rule: csrc-missing, hosts: nobody, reason: r, until: 2099-01-01}\n"
+        "  - {rule: fusion-refuse, hosts: a, reason: r, until: 2099-01-01}\n"
+        "maintenance:\n"
+        "  - {hosts: [a, nobody], reason: , until: soon, colour: red}\n"
+    )
+    done = hosts("-i", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    day = "allowed: a day, written YYYY-MM-DD"
+    unknown = "did you mean csrc-missing, "
+    seen = [line.removeprefix(f"{path}:") for line in done.stderr.splitlines()]
+    wanted = [
+        "4:5: groups.a.password: an inventory holds no secrets",
+        f"5:13: groups.a.rules.csrc-mising: there is no rule or family 'csrc-mising'; {unknown}",
+        "6:23: the key port is given twice (first in line 6)",
+        f"8:6: waivers[0].rule: no rule is called csrc-mising; {unknown}",
+        "8:25: waivers[0].hosts: no host or group matches g1; nearest: g1.lab",
+        f"8:54: waivers[0].until: given 2099-13-01; {day}",
+        "9:26: waivers[1].hosts: no host or group matches nobody",
+        "10:6: waivers[2].rule: no rule is called fusion-refuse; did you mean fusion-refused",
+        "12:6: maintenance[0].hosts: no host or group matches nobody",
+        "12:26: maintenance[0].reason: given nothing; allowed: text",
+        f"12:43: maintenance[0].until: given soon; {day}",
+        "12:49: maintenance[0].colour: unknown key; allowed: hosts, reason, until",
+    ]
+    assert [line[: len(start)] for line, start in zip(seen, wanted, strict=True)] == wanted
+
+
+@pytest.mark.parametrize("lost", ["host: g3", "hosts: 5-", "hosts: g[1-"])
+def test_a_name_that_may_be_among_what_was_not_read_is_no_error(tmp_path: Path, lost: str) -> None:
+    path = tmp_path / "site.yaml"
+    part = "  - {hosts: g3, reason: r, until: 2099-01-01}\n"
+    path.write_text(f"hosts: {{h1: }}\ngroups:\n  a:\n    {lost}\nmaintenance:\n{part}")
+    done = hosts("-i", str(path))
+    assert done.returncode == 2
+    assert [line.split(": ")[0] for line in done.stderr.splitlines()] == [f"{path}:4:5"]
 
 
 def through_a_pipe(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,9 @@ def test_a_plain_inventory(end: str) -> None:
         "groups:\n  a:\n    hosts: g[03,01]\n",
         "groups:\n  a:\n    hosts: g[1-02]\n",
         "groups:\n  a:\n    hosts: g[1\n",
+        "groups:\n  a:\n    hosts: g[9-10]7\n",
+        "groups:\n  a:\n    hosts: g7[9-10].lab\n",
+        "groups:\n  a:\n    hosts: g1[1-2]3[4-5]\n",
         "groups:\n  a:\n    hosts: 'it''s'\n",
         'groups:\n  a:\n    "hosts": "g\\x31"\n',
         "? hosts\n: {g1: {}}\n",
@@ -195,19 +200,78 @@ RANGE = st.builds(
 
 @settings(max_examples=500, deadline=None)
 @given(
+    st.sampled_from(["n", "n", "n7", "7", "-0"]),
     st.lists(st.lists(RANGE, min_size=1, max_size=3), min_size=1, max_size=3),
     st.sampled_from(["", ".lab", "-x", "7"]),
 )
 def test_nodesets_are_what_clustershell_makes_of_them(
-    brackets: list[list[tuple[int, int, int]]], tail: str
+    head: str, brackets: list[list[tuple[int, int, int]]], tail: str
 ) -> None:
     text = "g"
     for ranges in brackets:
-        text += f"n[{','.join(f'{low:0{wide}}-{high:0{wide}}' for low, high, wide in ranges)}]"
+        text += f"{head}[{','.join(f'{low:0{wide}}-{high:0{wide}}' for low, high, wide in ranges)}]"
     text = f"{text}{tail}"
     quickly = quick.of_texts([f"hosts:\n  {text}:\n"])
     if quickly is not None:
         assert quickly[0] == nodes.expand(text)
+
+
+LONG = 100_000
+PIECES = [
+    " ",
+    "a",
+    "a ",
+    ":",
+    "a:",
+    "#",
+    "[",
+    "[a ",
+    "[a], ",
+    "{a: b}, ",
+    "['a', ",
+    "'",
+    "''",
+    '"',
+    "- ",
+    "k: ",
+    "\\",
+]
+HOSTILE = """
+import sys
+from fleetcheck.inventory import quick
+long, *pieces = sys.argv[1:]
+for lead in ("", "-", "k:", "k: a", "k: 'a'", "k: [", "k: [[a, '", "'", "    - k: "):
+    for piece in pieces:
+        for end in ("", "&", " x: ", "]", "'"):
+            quick.of_texts(["hosts:\\n  " + lead + piece * (int(long) // len(piece)) + end + "\\n"])
+            quick.of_texts(["groups:\\n  a:\\n    hosts: [" + piece * (int(long) // len(piece)) + end + "]\\n"])
+"""
+
+
+def test_no_line_keeps_the_reader_for_long() -> None:
+    # Where a failure took the square of a line's length, each of many of these lines would take minutes.
+    subprocess.run([sys.executable, "-c", HOSTILE, str(LONG), *PIECES], check=True, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("r1: {port: 1}", "{port: 1}"),
+        ("r1: {a: [b, {c: 'd]'}], e: \"}\"}  # f", "{a: [b, {c: 'd]'}], e: \"}\"}"),
+        ("r1: [[[[a]]]]", "[[[[a]]]]"),
+        ("r1: [[[[[a]]]]]", None),
+        ("r1: [a", None),
+        ("r1: a:b#c   # d", "a:b#c   "),
+        ("r1: a : b", None),
+        ("r1: 'a' # b", "'a'"),
+        ("r1: 'a'# b", None),
+        ("r1:    # b", ""),
+    ],
+)
+def test_one_line(line: str, value: str | None) -> None:
+    # CPython up to 3.11.4 misses some of these where a repeat does not give back (cpython#106052).
+    found = quick._LINE.findall(line)
+    assert found == ([] if value is None else [("", "", "r1", value)])
 
 
 def test_a_folder_of_yaml(tmp_path: Path) -> None:

@@ -81,6 +81,9 @@ def test_patterns(patterns: list[str], expected: list[str]) -> None:
     ("patterns", "lines"),
     [
         (["gpu1.lab"], ["site.yaml: no host or group matches gpu1.lab; nearest: gpu01.lab, gpu08.lab, gpu07.lab"]),
+        (["gpu03"], ["site.yaml: no host or group matches gpu03; nearest: gpu03.lab"]),
+        (["h200.a.very.long.name.of.another.place"], [
+            "site.yaml: no host or group matches h200.a.very.long.name.of.another.place; nearest: h200"]),
         (["Rack1"], ["site.yaml: no host or group matches Rack1; nearest: rack1, rack2"]),
         (["gpu[07-10].lab"], [
             "site.yaml: no host or group matches gpu[09-10].lab; nearest: gpu08.lab, gpu07.lab, gpu06.lab"]),

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetcheck.errors import InputError
-from fleetcheck.schedule import crontab, systemd
+from fleetcheck.history.past import Entry
+from fleetcheck.schedule import checks, crontab, systemd
 from fleetcheck.schedule.job import Job
 
 ODD = "a b'c\"d%e$f\\g`h;é"
@@ -52,6 +53,52 @@ def test_a_time_that_is_none_is_refused(when: str) -> None:
         with pytest.raises(InputError, match="is not a time of cron"):
             crontab.line(job(), when)
     assert crontab.line(job(), None).endswith("/usr/bin/printf")
+
+
+TIMES = [
+    "0 3 * * *", "007\t23 31 12 *", "*/5 * * * *", "0-59/7,3 8-18 * * mon-fri", "0 0 1 jan,JUL *", "0 0 * * 7",
+    "@daily", "@reboot", "0 0 29 2 *", "0 0 31 2 1", "*/99 * * * *", "0 0 30 feb,mar *", "0 0 * * 5-7",
+    "1,2-5/2,*/7 * * * *",
+]  # fmt: skip
+NO_TIMES = [
+    "0 25 * * *", "60 * * * *", "0 0 0 * *", "0 0 32 * *", "0 0 * 13 *", "0 0 * * 8", "5/10 * * * *",
+    "*/0 * * * *", "0-60 * * * *", "0 0 * * monday", "0 0 * mon *", "1, * * * *", ",1 * * * *", "1--5 * * * *",
+    "5a * * * *", "-1 * * * *", "0 0 * foo *", "@Daily", "@every", "99999999999 * * * *", "1-5/ * * * *",
+    "0 0 1 dec-13 *",
+]  # fmt: skip
+NEVER = ["0 0 31 2 *", "0 0 31 4,jun */2", "50-10 * * * *", "0 0 * * sat-sun"]
+"""Cron takes them and never comes to them."""
+
+
+@pytest.mark.parametrize("when", TIMES)
+def test_a_time_that_cron_runs(when: str) -> None:
+    assert crontab.line(job(), when).startswith(f"{when} cd ")
+
+
+@pytest.mark.parametrize("when", NO_TIMES + NEVER)
+def test_a_time_that_cron_would_not_run(when: str) -> None:
+    with pytest.raises(InputError, match="is not a time of cron"):
+        crontab.line(job(), when)
+
+
+@pytest.mark.skipif(shutil.which("crontab") is None, reason="needs a crontab program (package cron)")
+def test_the_real_cron_takes_and_refuses_the_same_times(tmp_path: Path) -> None:
+    file = tmp_path / "crontab"
+    file.write_text("0 3 * * * true\n")
+    if subprocess.run(["crontab", "-n", str(file)], capture_output=True, check=False).returncode:
+        pytest.skip("this crontab program cannot check a file (Debian's has -n)")
+    taken = {}
+    for when in TIMES + NO_TIMES + NEVER:
+        file.write_text(f"{when} true\n")
+        taken[when] = not subprocess.run(["crontab", "-n", str(file)], capture_output=True, check=False).returncode
+    assert [when for when, well in taken.items() if well] == TIMES + NEVER
+
+
+def test_one_run_is_not_the_last_1_runs() -> None:
+    start, end = "2026-03-01T03:00:00.000Z", "2026-03-01T03:01:00.000Z"
+    entry = Entry(1, "a", start, end, "1", "f.yaml", "f.yaml", True, "done", 1, 1, 0)
+    assert checks.run_limit([entry], 1800).said.startswith("the last run took ")
+    assert checks.run_limit([entry, entry], 1800).said.startswith("the longest of the last 2 runs took ")
 
 
 def test_what_no_line_can_hold_is_refused() -> None:
