@@ -9,41 +9,49 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple, get_args, get_origin
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import BaseModel
 
 from fleetcheck.report import host as one_host
-from fleetcheck.report.findings import FOLLOWING, SHOWN, Group, Said, groups, where
-from fleetcheck.report.matrix import matrix
+from fleetcheck.report.findings import FLEET, FOLLOWING, SHOWN, Group, Said, groups, where
+from fleetcheck.report.matrix import Row, matrix, summary_of
 from fleetcheck.report.nodes import fold
-from fleetcheck.report.packed import PART, packed
+from fleetcheck.report.packed import KEYS, PART, packed
+from fleetcheck.report.steps import Step, doctor, key_command, steps
 from fleetcheck.report.table import EARLY, MESSAGES, limits, summary
 from fleetcheck.report.text import clean
-from fleetcheck.rules.finding import SEVERITIES, Finding
+from fleetcheck.rules.finding import SEVERITIES, Finding, Severity
 from fleetcheck.run import HostResult, Run
 
 FOLDER = "page"
-SCRIPTS = ("elements.js", "topology.js", "host.js", "fleet.js")
+SCRIPTS = ("elements.js", "topology.js", "facts.js", "host.js", "filter.js", "grid.js", "fleet.js")
 """The parts of the page's script, in one scope, in this order."""
 LEGEND = (
-    *((severity, severity, severity) for severity in reversed(SEVERITIES)),
-    ("error explained", "error explained", "explained by another finding"), ("waived", "waived", "waived"),
-    ("ok", "ok", "nothing found"), ("unseen", "not checked", "not checked"),
-    ("resting", "left alone", "left alone"),
+    *((severity, severity) for severity in reversed(SEVERITIES)),
+    ("error explained", "explained by another finding of the host"), ("waived", "waived"), ("ok", "nothing found"),
+    ("unseen", "not checked"), ("alarm", "not checked: the host key changed"), ("resting", "in maintenance"),
 )  # fmt: skip
-"""The badges: class, word for those who do not see it, meaning."""
+"""The badges: class and meaning."""
+LINKED = 40
+"""How many pieces of one node set lead to their hosts; more would be a page of links."""
 _FACTS = 600
+_PIECE = re.compile(r"(?:\[[^\]]*\]|[^,\[]|\[)+,?|,")
+_HTTPS = re.compile(r"https://[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/#?&=%+-]*)?")
 
 
 class Rule(NamedTuple):
     """What one rule found: all of it by remedy, as the table tells it; ``hosts`` counts those of ``places``."""
 
     rule: str
+    summary: str
     severity: str
     hosts: int
     places: str
@@ -57,20 +65,32 @@ class Rule(NamedTuple):
 class Remedy(NamedTuple):
     """Steps, where they are taken, and what they mend."""
 
-    steps: tuple[str, ...]
+    steps: list[Step]
     where: str
     items: list[tuple[Said, str]]
 
 
 class Unseen(NamedTuple):
-    """Hosts that were not checked, for the same reason."""
+    """Hosts that were not checked, for the same reason; ``next`` is a command for one of them, or "".
+
+    A message is its words and the command that it ends with, or "".
+    """
 
     outcome: str
     why: str
     hosts: int
     places: str
-    messages: list[str]
+    messages: list[tuple[str, str]]
     rest: int
+    next: str
+    more: bool
+
+
+class Place(NamedTuple):
+    """One piece of a node set: its texts, each ending where a line may, and what shows its hosts, or ""."""
+
+    texts: list[str]
+    fragment: str
 
 
 def render(run: Run) -> str:
@@ -80,22 +100,27 @@ def render(run: Run) -> str:
     fleet = matrix(run)
     found = groups(run.findings)
     info = run.run
+    inventory = clean(info.inventory, _FACTS)
+    # What may be an attack is not one of many timeouts.
+    unseen = sorted(_unseen(run.hosts, inventory), key=lambda one: one.outcome != "host-key-changed")
     rules = [_rule(group) for group in found]
-    document = {"part": PART, "parts": packed(fleet.hosts), "about": _about(run)}
+    document = {"part": PART, "parts": packed(fleet.hosts, inventory), "about": _about(run)}
     environment = Environment(
         loader=PackageLoader("fleetcheck.report", FOLDER), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    environment.filters |= {"places": _places, "address": address}
     totals = run.summary
     text = environment.get_template("page.html").render(
         policy=_policy(style, theme, script), style=_inert(style), theme=_inert(theme), script=_inert(script),
         summary=summary(run), limits=limits(run), complete=info.complete, totals=totals, fleet=fleet,
-        id=clean(info.id, _FACTS), inventory=clean(info.inventory, _FACTS), version=clean(info.version, 100),
+        id=clean(info.id, _FACTS), inventory=inventory, version=clean(info.version, 100),
         started=_time(info.started), finished=_time(info.finished),
         early=[rule for rule in rules if rule.rule in EARLY],
         rules=[rule for rule in rules if rule.rule not in EARLY],
-        unseen=list(_unseen(run.hosts)), waived=list(_waived(run.findings)),
-        legend=LEGEND, severities=tuple(reversed(SEVERITIES)), verdicts=_verdicts(run.hosts),
+        unseen=[one for one in unseen if one.outcome != "skipped"],
+        resting=[one for one in unseen if one.outcome == "skipped"], waived=list(_waived(run.findings)),
+        legend=LEGEND, severities=list(_severities(fleet.rows)), verdicts=_verdicts(run.hosts),
         data=_inert(_data(document)),
     )  # fmt: skip
     return text if text.endswith("\n") else text + "\n"
@@ -137,6 +162,11 @@ def _about(run: Run) -> dict[str, Any]:
         "said": one_host.SAID,
         "sections": one_host.SECTIONS,
         "mappings": sorted(_mappings(HostResult)),
+        "rules": {
+            name: said
+            for name in sorted({clean(finding.rule, 200) for finding in run.findings})
+            if (said := summary_of(name))
+        },
         "run": {
             "run": clean(info.id, _FACTS),
             "started": clean(info.started, 100),
@@ -175,6 +205,16 @@ def _verdicts(hosts: Sequence[HostResult]) -> dict[str, int]:
     return counted
 
 
+def _severities(rows: Sequence[Row]) -> Iterator[tuple[Severity, int]]:
+    """Yield each severity that is the worst of some host, with how many hosts have it or a graver one."""
+    counted = Counter(row.severity for row in rows)
+    total = 0
+    for severity in reversed(SEVERITIES):
+        total += counted[severity]
+        if counted[severity]:
+            yield severity, total
+
+
 def _rule(group: Group) -> Rule:
     shown = list(group.said.items())
     by_remedy: dict[tuple[str, ...], list[tuple[Said, str]]] = {}
@@ -188,10 +228,13 @@ def _rule(group: Group) -> Rule:
         follows.append((severity, clean(rule, 100), fold(one.hosts), told[:FOLLOWING], len(told[FOLLOWING:])))
     return Rule(
         rule=clean(group.rule, 100),
+        summary=summary_of(group.rule),
         severity=SEVERITIES[group.worst],
         hosts=len(hosts),
         places=fold(hosts),
-        remedies=[Remedy(steps, where(steps) if steps else "", items) for steps, items in by_remedy.items()],
+        remedies=[
+            Remedy(steps(texts), where(texts) if texts else "", items) for texts, items in by_remedy.items()
+        ],
         rest=len(rest),
         rest_places=fold(name for _, names in rest for name in names) if rest else "",
         follows=follows,
@@ -199,7 +242,7 @@ def _rule(group: Group) -> Rule:
     )
 
 
-def _unseen(hosts: Sequence[HostResult]) -> Iterator[Unseen]:
+def _unseen(hosts: Sequence[HostResult], inventory: str) -> Iterator[Unseen]:
     failed: dict[tuple[str, str | None, str | None], list[HostResult]] = {}
     for host in hosts:
         if host.verdict not in ("ok", "findings"):
@@ -207,8 +250,28 @@ def _unseen(hosts: Sequence[HostResult]) -> Iterator[Unseen]:
     for (outcome, stage, detail), ended in failed.items():
         why = ", ".join(clean(part, 60) for part in (detail, stage and f"stage {stage}") if part)
         said = list(dict.fromkeys(clean(host.message, 1000) for host in ended if host.message))
-        rest = len(said[MESSAGES:])
-        yield Unseen(outcome, why, len(ended), fold(host.name for host in ended), said[:MESSAGES], rest)
+        told = [key_command(text) if outcome in KEYS else (text, "") for text in said]
+        names = [clean(host.name, 300) for host in ended]
+        step = "" if outcome == "skipped" else doctor(names[0], inventory)
+        shown = told[:MESSAGES]
+        yield Unseen(outcome, why, len(ended), fold(names), shown, len(told) - len(shown), step, len(names) > 1)
+
+
+def _places(folded: str) -> Iterator[Place]:
+    """Yield the pieces of a node set; the first :data:`LINKED` of them lead to their hosts."""
+    pieces = _PIECE.findall(folded)
+    for piece in pieces[:LINKED]:
+        name = piece.rstrip(",")
+        texts = re.findall(r"[^,]*,|[^,]+", piece)
+        leads = f"{'q' if '[' in name else 'host'}={quote(name, safe='')}" if name and name != FLEET else ""
+        yield Place(texts, leads)
+    if pieces[LINKED:]:
+        yield Place(re.findall(r"[^,]*,|[^,]+", "".join(pieces[LINKED:])), "")
+
+
+def address(reference: str) -> str:
+    """Return a reference that can be followed, "" for anything but an https address of plain characters."""
+    return reference if _HTTPS.fullmatch(reference) else ""
 
 
 def _waived(findings: Sequence[Finding]) -> Iterator[tuple[str, str, str, str]]:

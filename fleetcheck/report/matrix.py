@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 from urllib.parse import quote
 
 from fleetcheck.report.jsonl import by_host
 from fleetcheck.report.rows import Line, entries
 from fleetcheck.report.text import ELLIPSIS, clean
-from fleetcheck.rules.finding import Finding, Severity, rank
+from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank
 from fleetcheck.run import HostResult, Run
 
 COLUMNS = 80
 """How many rules have a column, the gravest; what the others found stands with the findings and with each host."""
 SHOWN = 2
 """How many different words of one host's environments stand in one cell."""
+KINDS = (
+    ("clean", "ok", "ok"),
+    ("warned", "warning", "ok, with warnings"),
+    ("findings", "findings", "with findings"),
+    ("unseen", "unseen", "not checked"),
+    ("skipped", "resting", "in maintenance"),
+)
+"""The kinds of hosts: the choice of the filter, the badge, and words."""
+_UNSEEN = {"skipped": "resting", "host-key-changed": "alarm"}
+_UNSAFE = ("on-unvalidated", "would-crash", "unsafe-patch")
+_ERROR = SEVERITIES.index("error")
+_ABOUT = (
+    ("gpu-", "gpus"), ("smi-", "gpus"), ("compute-capability", "gpus"), ("ecc-uncorrected", "gpus"),
+    ("driver-", "driver"), ("flashinfer-", "flashinfer"), ("fusion-", "fusion"),
+)  # fmt: skip
+"""Which column tells of what a rule found, by how its name begins."""
 _GRAVE = ("critical", "error", "warning", "info", "title", "dim", "ok")
 
 
 class Column(NamedTuple):
-    """A rule: how grave it is at worst (None where all is waived), and on how many hosts it found anything."""
+    """A rule: how grave it is at worst (None where all is waived), on how many hosts, and its one line."""
 
     rule: str
     severity: Severity | None
     hosts: int
+    summary: str
+
+
+class Tally(NamedTuple):
+    """So many hosts of one kind: the choice of the filter that shows them, their badge, and words."""
+
+    choice: str
+    mark: str
+    said: str
+    hosts: int
 
 
 class Row(NamedTuple):
-    """A host in clean texts. ``mark`` is its badge, ``cells`` a :func:`word` a column, ``groups`` are indices."""
+    """A host in clean texts. ``mark`` is its badge, ``cells`` a :func:`word` a column, ``groups`` are indices.
+
+    ``why`` names all its findings; ``faults`` are the names of the columns whose word is a fault.
+    """
 
     name: str
     fragment: str
@@ -39,24 +72,30 @@ class Row(NamedTuple):
     severity: Severity | None
     mark: str
     said: str
+    why: str
+    faults: frozenset[str]
     gpus: str
     link: str
     driver: str
     flashinfer: str
     csrc: str
-    well: bool
     fusion: str
     cells: tuple[str, ...]
 
 
 class Matrix(NamedTuple):
-    """Rows, their hosts in the same order, columns, names of groups, and how many rules had no column."""
+    """Rows, their hosts in the same order, columns, names of groups, and how many rules had no column.
+
+    ``tallies`` count the hosts in the order of the bar; ``needing`` are those to mend or to look at again.
+    """
 
     rows: list[Row]
     hosts: Sequence[tuple[HostResult, Sequence[Finding]]]
     columns: list[Column]
     groups: list[str]
     left_out: int
+    tallies: list[Tally]
+    needing: int
 
 
 def matrix(run: Run) -> Matrix:
@@ -74,7 +113,18 @@ def matrix(run: Run) -> Matrix:
         findings = found.get(host.name, ())
         rows.append(_row(host, findings, entry.lines, places, numbers))
         hosts.append((host, findings))
-    return Matrix(rows, hosts, shown, [_name(group) for group in groups], len(columns) - len(shown))
+    names = [_name(group) for group in groups]
+    kinds = Counter(kind(row) for row in rows)
+    tallies = [Tally(*said, kinds[said[0]]) for said in KINDS if kinds[said[0]]]
+    needing = kinds["findings"] + kinds["unseen"]
+    return Matrix(rows, hosts, shown, names, len(columns) - len(shown), tallies, needing)
+
+
+def kind(row: Row) -> str:
+    """Return which of :data:`KINDS` a host is."""
+    if row.verdict == "ok":
+        return "warned" if row.severity not in (None, "info") else "clean"
+    return row.verdict if row.verdict in ("findings", "skipped") else "unseen"
 
 
 def _columns(findings: Iterable[Finding]) -> list[Column]:
@@ -87,8 +137,21 @@ def _columns(findings: Iterable[Finding]) -> list[Column]:
             known = worst.setdefault(rule, None)
             if not finding.waived and (known is None or rank(finding.severity) > rank(known)):
                 worst[rule] = finding.severity
-    columns = [Column(rule, worst[rule], len(names)) for rule, names in hosts.items()]
+    columns = [Column(rule, worst[rule], len(names), summary_of(rule)) for rule, names in hosts.items()]
     return sorted(columns, key=lambda one: (-rank(one.severity) if one.severity else 1, -one.hosts, one.rule))
+
+
+def summary_of(rule: str) -> str:
+    """Return the one line of a rule, "" for one that this version does not know."""
+    return summaries().get(rule, "")
+
+
+@cache
+def summaries() -> dict[str, str]:
+    """Return the one line of each rule from a file of the page: a report knows runs, and no rule that judges."""
+    text = (files("fleetcheck.report") / "page" / "rules.json").read_text("utf-8")
+    known: dict[str, str] = json.loads(text)
+    return known
 
 
 def _row(
@@ -116,17 +179,49 @@ def _row(
         outcome=host.outcome,
         verdict=host.verdict,
         severity=worst,
-        mark=worst or host.verdict if seen else "resting" if host.verdict == "skipped" else "unseen",
-        said=gravest.verdict_middle if host.verdict == "findings" else host.verdict if seen else gravest.verdict,
+        mark=worst or host.verdict if seen else _UNSEEN.get(host.verdict, "unseen"),
+        said=gravest.verdict_middle if host.verdict == "findings" else gravest.verdict,
+        why=_why(findings),
+        faults=_faults(host, lines, findings),
         gpus=gravest.gpus,
         link=gravest.link_short,
         driver=gravest.driver,
         flashinfer=_joined(line.flashinfer for line in lines),
         csrc=_joined(line.csrc for line in lines),
-        well=all(line.csrc in ("complete", "-") for line in lines),
         fusion=_joined(line.fusion_short for line in lines),
         cells=tuple(cells),
     )
+
+
+def _why(findings: Iterable[Finding]) -> str:
+    """Return the rules of a host, gravest first; what another explains, and what is no fault, apart."""
+    own: dict[str, Severity] = {}
+    explained: dict[str, Severity] = {}
+    said: dict[str, Severity] = {}
+    for finding in sorted(findings, key=lambda one: -rank(one.severity)):
+        if finding.waived:
+            continue
+        kept = explained if finding.cause else said if finding.severity == "info" else own
+        kept.setdefault(_name(finding.rule), finding.severity)
+    parts = [", ".join(f"{rule} ({severity})" for rule, severity in own.items())]
+    parts += [f"{lead}: {', '.join(rules)}" for lead, rules in (("explained", explained), ("info", said)) if rules]
+    return "; ".join(filter(None, parts))
+
+
+def _faults(host: HostResult, lines: Sequence[Line], findings: Iterable[Finding]) -> frozenset[str]:
+    """Return the columns whose word is a fault: by what it says, or by a live error of a rule about it."""
+    found = set() if all(line.csrc in ("complete", "-") for line in lines) else {"csrc"}
+    for venv in host.venvs:
+        if venv.state not in ("ok", "no-flashinfer"):
+            found.add("flashinfer")
+        if venv.fusion and (venv.fusion.effective in _UNSAFE or venv.fusion.verdict in _UNSAFE):
+            found.add("fusion")
+    if host.gpus.state not in ("ok", "unknown"):
+        found.add("gpus")
+    for finding in findings:
+        if not finding.waived and rank(finding.severity) >= _ERROR:
+            found.update(column for start, column in _ABOUT if finding.rule.startswith(start))
+    return frozenset(found)
 
 
 def _name(text: str) -> str:

@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError
 from fleetcheck.report.findings import Group, groups, where
 from fleetcheck.report.host import ITEMS, summary, unexamined
 from fleetcheck.report.json import plain
+from fleetcheck.report.steps import doctor, key_command, steps
 from fleetcheck.report.text import clean
 from fleetcheck.rules.finding import SEVERITIES, Finding
 from fleetcheck.run import HostResult
@@ -26,18 +27,21 @@ PART = 50
 """How many hosts are unpacked at once."""
 TEXT = 2000
 """How many characters of one text are kept."""
+KEYS = ("host-key-changed", "host-key-unknown")
+"""Outcomes whose message is ours and may end in a command."""
 _MOST = 300_000
 """Bytes of one host's facts from which on its long lists are cut."""
 _ODD = re.compile(rb'[^\x20-\x7e]|\\[^"\\]')
 
 
-def packed(hosts: Sequence[tuple[HostResult, Sequence[Finding]]]) -> list[str]:
+def packed(hosts: Sequence[tuple[HostResult, Sequence[Finding]]], inventory: str) -> list[str]:
     """Return the parts, base64 of zlib of a JSON array with one object a host, in the order that is given.
 
-    An object has ``sentence``, ``findings`` and ``waived`` (:func:`told` and :func:`accepted`), ``unexamined``
-    and ``facts``, the host as in the JSON document without what is null.
+    An object has ``sentence``, ``findings`` and ``waived`` (:func:`told` and :func:`accepted`), ``unexamined``,
+    ``next`` where the host was not checked (commands for where fleetcheck runs), and ``facts``, the host as in the
+    JSON document without what is null.
     """
-    texts = [_host(host, findings) for host, findings in hosts]
+    texts = [_host(host, findings, inventory) for host, findings in hosts]
     return [_packed(texts[start : start + PART]) for start in range(0, len(texts), PART)]
 
 
@@ -45,14 +49,21 @@ def _packed(texts: Sequence[bytes]) -> str:
     return base64.b64encode(zlib.compress(b"[" + b",".join(texts) + b"]")).decode("ascii")
 
 
-def _host(host: HostResult, findings: Sequence[Finding]) -> bytes:
-    about = {
+def _host(host: HostResult, findings: Sequence[Finding], inventory: str) -> bytes:
+    about: dict[str, Any] = {
         "sentence": summary(host, findings),
         "findings": [told(group) for group in groups(findings)],
         "waived": [accepted(finding) for finding in findings if finding.waived],
         "unexamined": list(unexamined(host)),
     }
+    if host.verdict not in ("ok", "findings", "skipped"):
+        about["next"] = {"doctor": doctor(clean(host.name, 300), inventory), "keys": keys(host)}
     return b'{"facts":' + _facts(host) + b"," + json.dumps(about).encode("ascii")[1:]
+
+
+def keys(host: HostResult) -> str:
+    """Return the command on host keys that ends our own message on one, "" where there is none."""
+    return key_command(clean(host.message or "", TEXT))[1] if host.outcome in KEYS else ""
 
 
 def _facts(host: HostResult) -> bytes:
@@ -90,7 +101,8 @@ def told(group: Group) -> dict[str, Any]:
         "said": [
             {
                 "severity": said.severity, "venv": said.venv, "gpu": said.gpu, "message": said.message,
-                "expected": said.expected, "seen": said.seen, "basis": said.basis, "remedy": said.remedy,
+                "expected": said.expected, "seen": said.seen, "basis": said.basis,
+                "remedy": [one._asdict() for one in steps(said.remedy)],
                 "where": where(said.remedy) if said.remedy else None,
             }
             for said in group.said

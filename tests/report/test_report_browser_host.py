@@ -56,7 +56,7 @@ class TestTopology:
         _, tiles = self.drawing(page)
         assert len(tiles) == 8
         expect(page.locator(".tile.missing")).to_have_count(1)
-        assert page.locator(".tile.missing text").all_text_contents() == ["GPU –", "lost", "0000:E1:00"]
+        assert page.locator(".tile.missing text").all_text_contents() == ["lost GPU", "not listed", "0000:E1:00"]
         expect(page.locator(".topology figcaption")).to_contain_text("One GPU is lost or at fault.")
 
     def test_nvlink_between_all_is_one_box(self, opened: Opened) -> None:

@@ -135,7 +135,10 @@ class TestMarkdown:
         names = [f"gpu{number:04d}.rack{number % 7}.lab" for number in range(3000)]
         found = tuple(runs.finding(name, remedy=("do `this`",), message=f"on {name}") for name in names)
         text = formats.render(
-            runs.run(*(runs.host(name, "findings") for name in names), findings=found), "markdown"
+            runs.run(
+                *(runs.host(name, "findings", gpus=runs.gpus(driver=name)) for name in names), findings=found
+            ),
+            "markdown",
         )
         assert len(text) < 65_536
         assert set(reports.by_markdown(text)) == set(names)

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import mixed_fleet, reports, runs
+from support import mixed_fleet, reports, rule_lines, runs
 from support.audits import fleetcheck
 
 from fleetcheck.facts.records import Process, System, Venv
 from fleetcheck.report import documents, formats, html, matrix, packed
 from fleetcheck.report import host as one_host
+from fleetcheck.report.findings import groups
 from fleetcheck.report.json import plain
+from fleetcheck.report.steps import step
 from fleetcheck.report.table import summary
 from fleetcheck.rules.finding import Finding, Waived
 from fleetcheck.run import Run
@@ -80,18 +82,23 @@ class TestWithoutItsScript:
 
     def test_hosts_stand_worst_first(self) -> None:
         verdicts = [row[1].split()[0] for row in reports.Page(TEXT).rows[1:]]
-        order = ["critical", "error", "not", "left", "warning", "info", "ok"]
+        order = ["critical", "error", "not", "in", "warning", "info", "ok"]
         assert [order.index(verdict) for verdict in verdicts] == sorted(order.index(one) for one in verdicts)
 
     def test_each_finding_is_told_with_its_remedy(self) -> None:
         page = reports.Page(TEXT)
         code = page.texts["code"]
         said = shown(page)
+        found = groups(RUN.findings)
+        assert all(one.message in said for group in found for one in group.said)
+        assert all(
+            message in said for group in found for one in group.follows.values() for message in one.messages
+        )
         for finding in RUN.findings:
-            if finding.host and not finding.waived:
-                assert finding.message in said or "more, told with each host" in said
             if finding.host and not finding.waived and finding.cause is None and finding.severity == "error":
-                assert set(finding.remedy) <= set(code)
+                parts = [step(text) for text in finding.remedy]
+                assert {command for part in parts for command in part.commands} <= set(code)
+                assert all(part.lead in said and part.note in said and part.mark in said for part in parts)
 
     def test_what_was_not_checked_or_is_waived_says_why(self) -> None:
         said = shown(reports.Page(TEXT))
@@ -133,6 +140,46 @@ class TestWithoutItsScript:
         head, row = read(runs.run(runs.host("a", "findings"), findings=found)).rows
         said = dict(zip(map(str.strip, head[8:]), map(str.strip, row[8:]), strict=True))
         assert said == {"x": "error explained", "z": "info", "w": "waived"}
+
+    def test_a_fault_is_marked_in_its_own_column_and_nothing_else_is(self) -> None:
+        page = reports.Page(TEXT)
+        heads = [cell.strip() for cell in page.rows[0]]
+        lines = re.findall(r"<tr data-v=.*", TEXT)
+        marked = {
+            (re.sub("<[^>]*>", "", cells[0]).rsplit(">")[-1], heads[place]): re.sub("<[^>]*>", "", cell)
+            for cells in (re.split(r"(?=<t[dh])", line)[1:] for line in lines)
+            for place, cell in enumerate(cells)
+            if cell.startswith('<td class="bad">')
+        }
+        (gpus,) = (row[2] for row in page.rows if row[0].strip() == mixed_fleet.name(18))
+        assert marked == {
+            (mixed_fleet.name(3), "csrc"): "MOVED, missing", (mixed_fleet.name(12), "Fusion"): "on-unvalidated",
+            (mixed_fleet.name(18), "GPUs"): gpus.strip(),
+            (mixed_fleet.name(27), "Driver"): "575.57.08", (mixed_fleet.name(30), "GPUs"): "hung",
+            (mixed_fleet.name(33), "FlashInfer"): "venv missing",
+        }  # fmt: skip
+
+    def test_hosts_are_counted_by_kind_and_warnings_are_not_ok(self) -> None:
+        counts = re.findall(r'href="#verdict=([a-z]+)"><span class="key [a-z]+"></span>(\d+) ', TEXT)
+        assert dict(counts) == {"clean": "25", "warned": "5", "findings": "7", "unseen": "2", "skipped": "1"}
+        widths = re.findall(r'<rect class="([a-z]+)" x="[\d.]+%" width="([\d.]+)%"', TEXT)
+        assert {name: float(width) for name, width in widths} == {
+            name: 100 * int(count) / 40 for name, count in counts
+        }
+
+    def test_an_unseen_host_says_what_to_do_next(self) -> None:
+        code = reports.Page(TEXT).texts["code"]
+        assert f"fleetcheck doctor {mixed_fleet.name(9)} -i fleet.yaml" in code
+        assert f"fleetcheck doctor {mixed_fleet.name(38)} -i fleet.yaml" in code
+        assert not any("doctor" in one and mixed_fleet.name(31) in one for one in code)
+
+    def test_the_lines_of_the_rules_are_those_of_the_catalogue(self) -> None:
+        assert rule_lines.FILE.read_text("utf-8") == rule_lines.lines(), "run tests/support/rule_lines.py"
+
+    def test_the_words_of_the_page_are_explained(self) -> None:
+        said = "\n".join(reports.Page(TEXT).texts["dt"])
+        for word in ("csrc", "decoy", "on-unvalidated", "gate", "guards", "basis", "+1", "explained"):
+            assert f"\n{word}" in f"\n{said}"
 
 
 class TestFacts:
@@ -222,7 +269,11 @@ class TestNothingActs:
             )
             assert not {"src", "srcset", "action", "style", "ping", "poster", "background"} & set(attributes)
             assert not any(name.startswith("on") for name in attributes)
-            assert str(attributes.get("href", "#")).startswith("#")
+            address = str(attributes.get("href", "#"))
+            if not address.startswith("#"):
+                # A reference of a rule, which a reader may follow; nothing is fetched before.
+                assert tag == "a" and address in {finding.reference for finding in RUN.findings}
+                assert address.startswith("https://") and attributes["rel"] == "noopener noreferrer"
         for name in html.SCRIPTS:
             text = (files("fleetcheck.report") / html.FOLDER / name).read_text("utf-8")
             assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|sendBeacon|import|eval|innerHTML)\b", text)
@@ -239,6 +290,22 @@ class TestNothingActs:
         assert [tag for tag, _ in harmed.elements] == [tag for tag, _ in harmless.elements]
         assert [set(one) for _, one in harmed.elements] == [set(one) for _, one in harmless.elements]
         assert "49" not in shown(harmed)
+
+    @pytest.mark.parametrize(
+        ("reference", "followed"),
+        [
+            ("https://docs.nvidia.com/deploy/xid-errors/index.html#x", True),
+            ("http://docs.nvidia.com/", False), ("javascript:alert(1)", False), ("docs/ssh.md", False),
+            ("https://a.lab/\u202e", False), ("https://user@a.lab/", False), ("https://a.lab/x y", False),
+            ("flashinfer#3903", False), (" https://a.lab/", False), ("https:a", False),
+        ],
+    )  # fmt: skip
+    def test_only_a_plain_https_address_can_be_followed(self, reference: str, followed: bool) -> None:
+        found = (runs.finding("a", reference=reference),)
+        text = html.render(runs.run(runs.host("a", "findings"), findings=found))
+        links = [str(one.get("href")) for tag, one in reports.Page(text).elements if tag == "a"]
+        assert (reference in links) == followed
+        assert all(link.startswith("#") or link == reference for link in links)
 
     def test_the_data_cannot_end_its_element(self) -> None:
         run = hostile(EVIL)

@@ -37,5 +37,5 @@ def names(page: Page) -> list[str]:
 
 def look_at(page: Page, host: str) -> None:
     """Open one host and wait for its facts."""
-    page.get_by_role("link", name=host, exact=True).click()
+    page.locator("#matrix").get_by_role("link", name=host, exact=True).click()
     page.locator("#host-facts .sentence").wait_for()

@@ -189,7 +189,7 @@ def by_html(text: str) -> Ends:
     for name, verdict, *_ in Page(text).rows[1:]:
         assert name not in ends
         mark, _, said = verdict.strip().partition(" ")
-        unseen = {"not": "checked ", "left": "alone "}.get(mark)
+        unseen = {"not": "checked ", "in": "maintenance "}.get(mark)
         ends[name.strip()] = said.removeprefix(unseen).split(" ")[0] if unseen else "checked"
     return ends
 

@@ -34,3 +34,32 @@ function clean(text, limit = 2000) {
 function badge(severity, ...more) {
   return make("span", { class: ["badge", severity, ...more].join(" ") }, severity);
 }
+
+// A place where a long path or name may break, so that it breaks nowhere else.
+function soft(text) {
+  return text.split(/(?<=\S[/_,=:])(?=\S)/).flatMap((piece) => [piece, make("wbr")]).slice(0, -1);
+}
+
+// Copies a command; on a page of a file, where a browser may keep its clipboard from pages, as a selection is copied.
+function copier(text) {
+  const made = make("button", { type: "button", class: "copy", title: text }, "Copy");
+  made.addEventListener("click", async (event) => {
+    event.preventDefault();
+    const done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+    const kept = done || selected(text, made);
+    made.textContent = kept ? "Copied" : "Not copied";
+    setTimeout(() => (made.textContent = "Copy"), 2000);
+  });
+  return made;
+}
+
+function selected(text, beside) {
+  const field = make("textarea", { class: "quiet", readonly: true });
+  field.value = text;
+  beside.after(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  beside.focus();
+  return done;
+}

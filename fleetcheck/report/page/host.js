@@ -5,8 +5,6 @@ function data() {
   return data.read;
 }
 
-// Of a longer list, each item is closed at first.
-const OPEN = 3;
 const unpacked = new Map();
 
 async function hostAt(place) {
@@ -22,126 +20,109 @@ async function inflate(text) {
   return new Response(stream).json();
 }
 
-function isRecord(thing) {
-  return typeof thing === "object" && thing !== null && !Array.isArray(thing);
-}
-
-function isNested(thing) {
-  return Array.isArray(thing) ? thing.some((item) => typeof item === "object" && item !== null) : isRecord(thing);
-}
-
-function isEmpty(thing) {
-  return thing === null || thing === undefined || thing === "" || (typeof thing === "object" && !Object.keys(thing).length);
-}
-
-function label(name) {
-  return clean(name, 100).replaceAll("_", " ");
-}
-
-function value(name, thing) {
-  if (typeof thing === "boolean") return name in data().about.said ? (thing ? "on" : "off") : thing ? "yes" : "no";
-  if (/(^|[_ ])(at|time)$/.test(name) && typeof thing === "number" && thing > 0 && thing < 1e11) {
-    return new Date(thing * 1000).toISOString().replace(/\.\d+Z$/, "Z");
-  }
-  if (Array.isArray(thing)) return clean(thing.map((item) => (typeof item === "object" ? JSON.stringify(item) : String(item))).join(", "));
-  return clean(typeof thing === "object" ? JSON.stringify(thing) : String(thing));
-}
-
-// The members of a record go by their labels, those of a mapping by their own keys.
-function known(record, whose = "") {
-  const own = data().about.mappings.includes(whose);
-  const name = (key) => (own ? clean(key, 200) : (data().about.said[key] ?? label(key)));
-  return Object.entries(record).filter(([, item]) => !isEmpty(item)).map(([key, item]) => ({ key, item, name: name(key) }));
-}
-
-function dl(entries) {
-  const short = entries.length > 5 && entries.every(([name, text]) => name.length < 26 && text.length < 46);
-  return make("dl", { class: short ? "facts short" : "facts" }, ...entries.map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))));
-}
-
-function facts(record, level, whose) {
-  const members = known(record, whose);
-  const plain = members.filter(({ item }) => !isNested(item));
-  const parts = plain.length ? [dl(plain.map(({ key, name, item }) => [name, value(key, item)]))] : [];
-  for (const { key, name, item } of members.filter((member) => isNested(member.item))) {
-    parts.push(make("section", {}, make(`h${Math.min(level, 6)}`, {}, name), ...(Array.isArray(item) ? list(item, level + 1, name) : facts(item, level + 1, key))));
-  }
-  return parts.length ? parts : [make("p", { class: "none" }, "Nothing is known.")];
-}
-
-function list(items, level, name) {
-  const shown = items.filter((item) => !isEmpty(item));
-  if (shown.length && shown.every((item) => isRecord(item) && !Object.values(item).some(isNested))) return table(shown, name);
-  return shown.map((item) => {
-    if (!isRecord(item)) return make("p", {}, value("", item));
-    const title = ["path", "name", "pid"].find((key) => !isEmpty(item[key]));
-    const { [title]: headed, ...rest } = item;
-    const name = title === "pid" ? `pid ${value("", headed)}` : title ? value("", headed) : "–";
-    const heading = make(`h${Math.min(level, 6)}`, { class: "title" }, name);
-    if (shown.length <= OPEN) return make("section", { class: "item" }, heading, ...facts(rest, level + 1));
-    return make("details", { class: "item" }, make("summary", {}, heading), ...facts(rest, level + 1));
-  });
-}
-
-// What is the same in each of several rows stands once, before them.
-function table(rows, name) {
-  const keys = [...new Set(rows.flatMap((row) => known(row).map(({ key }) => key)))];
-  const cells = new Map(keys.map((key) => [key, rows.map((row) => (isEmpty(row[key]) ? "–" : value(key, row[key])))]));
-  const alike = rows.length > 1 ? keys.filter((key) => new Set(cells.get(key)).size === 1) : [];
-  const columns = keys.filter((key) => !alike.includes(key));
-  const title = (key) => data().about.said[key] ?? label(key);
-  const parts = columns.length ? [make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name },
-    make("table", {}, make("thead", {}, make("tr", {}, ...columns.map((key) => make("th", { scope: "col" }, title(key))))),
-      make("tbody", {}, ...rows.map((_, place) => make("tr", {}, ...columns.map((key) => make("td", {}, cells.get(key)[place]))))))) ] : [];
-  if (alike.length) parts.push(make("p", { class: "each" }, rows.length > 2 ? `Each of ${rows.length}:` : "Both:"), dl(alike.map((key) => [title(key), cells.get(key)[0]])));
-  return parts;
+function steps(given) {
+  return make("ol", {}, ...given.map(({ lead, commands, note, mark }) => make("li", {},
+    lead ? make("p", {}, ...soft(lead)) : null,
+    ...commands.flatMap((command) => [make("code", { class: "command" }, command), copier(command)]),
+    note ? make("p", { class: "note" }, note) : null,
+    mark ? make("p", { class: "mark" }, mark) : null)));
 }
 
 function remedy(said) {
   if (!said.remedy.length) return null;
-  return make("div", { class: "remedy" }, make("h4", {}, "Remedy ", make("span", {}, said.where)),
-    make("ol", {}, ...said.remedy.map((step) => make("li", {}, make("code", {}, step)))));
+  return make("div", { class: "remedy" }, make("h4", {}, "Remedy ", make("span", {}, said.where)), steps(said.remedy));
+}
+
+function reference(text) {
+  if (!/^https:\/\/[\w.-]+(:\d{1,5})?(\/[\w.~\/#?&=%+-]*)?$/.test(text)) return make("span", { class: "address" }, text);
+  return make("a", { class: "address", href: text, target: "_blank", rel: "noopener noreferrer" }, text);
 }
 
 function finding(group) {
   const said = group.said.flatMap((one) => [
-    make("p", { class: "message" }, one.severity === group.severity ? "" : badge(one.severity), one.severity === group.severity ? "" : " ", one.message),
+    make("p", { class: "message" }, one.severity === group.severity ? "" : badge(one.severity), one.severity === group.severity ? "" : " ", ...soft(one.message)),
     dl([["environment", one.venv], ["GPU", one.gpu], ["expected", one.expected], ["seen", one.seen], ["basis", one.basis === "resolved" ? null : one.basis]].filter(([, text]) => text)),
     remedy(one),
   ]);
-  const follows = group.follows.map((one) => make("div", { class: "follows" }, make("p", {}, "Explains ", badge(one.severity), " ", make("b", {}, one.rule)), ...one.messages.map((message) => make("p", { class: "message" }, message))));
-  const see = group.references.map((reference) => make("p", { class: "more" }, "See ", make("span", { class: "address" }, reference)));
-  return make("article", { class: `finding ${group.severity}` }, make("h4", {}, badge(group.severity), " ", group.rule), ...said, ...follows, ...see);
+  const follows = group.follows.map((one) => make("div", { class: "follows", "data-rule": one.rule, tabindex: -1 }, make("p", {}, "Explains ", badge(one.severity), " ", named("b", one.rule)), ...one.messages.map((message) => make("p", { class: "message" }, ...soft(message)))));
+  const see = group.references.map((text) => make("p", { class: "more" }, "See ", reference(text)));
+  const summary = data().about.rules[group.rule];
+  return make("article", { class: `finding ${group.severity}`, "data-rule": group.rule, tabindex: -1 },
+    make("h4", {}, badge(group.severity), " ", named("span", group.rule)), summary ? make("p", { class: "what" }, summary) : null, ...said, ...follows, ...see);
+}
+
+function named(element, rule) {
+  return make(element, { title: data().about.rules[rule] ?? null }, rule);
 }
 
 function block(title, ...parts) {
-  return make("section", { class: "block" }, make("h3", {}, title), ...parts);
+  return make("section", { class: "block" }, make("h3", { tabindex: -1 }, title), ...parts);
+}
+
+// Raw facts are closed at first: who reads on opens what he looks for.
+function folded(title, ...parts) {
+  return make("details", { class: "block" }, make("summary", {}, make("h3", { tabindex: -1 }, title)), ...parts);
 }
 
 function sections(host) {
-  const { look, sections: named, run } = data().about;
+  const { look, sections: titles, run } = data().about;
   const members = Object.keys(host).filter((name) => name !== "name" && !look.includes(name) && !isEmpty(host[name]));
-  const order = [...Object.keys(named).filter((name) => members.includes(name)), ...members.filter((name) => !(name in named))];
+  const order = [...Object.keys(titles).filter((name) => members.includes(name)), ...members.filter((name) => !(name in titles))];
   const shown = order.map((name) => {
     let thing = host[name];
     if (name === "gpus" && Object.keys(thing.links ?? {}).length) {
       const { links, p2p, ...rest } = thing;
       thing = rest;
     }
-    const title = named[name] ?? label(name).replace(/^./, (first) => first.toUpperCase());
-    return block(title, ...(Array.isArray(thing) ? list(thing, 4, title) : isRecord(thing) ? facts(thing, 4) : [make("p", {}, value(name, thing))]));
+    const title = titles[name] ?? label(name).replace(/^./, (first) => first.toUpperCase());
+    return folded(title, ...(Array.isArray(thing) ? list(thing, 4, title) : isRecord(thing) ? facts(thing, 4) : [make("p", {}, value(name, thing))]));
   });
-  return [...shown, block("Look", ...facts({ ...Object.fromEntries(look.map((name) => [name, host[name]])), ...run }, 4))];
+  return [...shown, folded("This check", ...facts({ ...Object.fromEntries(look.map((name) => [name, host[name]])), ...run }, 4))];
 }
 
-function hostView({ sentence, findings, waived, unexamined, facts: host }, room) {
-  const drawing = topology(host.gpus ?? {}, room);
-  return [
-    make("p", { class: "sentence" }, sentence),
-    findings.length ? block("Findings", ...findings.map(finding)) : null,
-    waived.length ? block("Waived", make("ul", { class: "plain" }, ...waived.map((one) => make("li", {}, badge("waived"), " ", make("b", {}, one.rule), ` until ${one.until}, ${one.reason}: ${one.message}`)))) : null,
+// What to do about a host that was not checked, where fleetcheck runs.
+function further({ next }, host) {
+  if (!next) return null;
+  const changed = host.outcome === "host-key-changed";
+  const command = (text) => [make("code", { class: "command" }, text), copier(text)];
+  return block("Next step", make("div", { class: changed ? "next changed" : "next" },
+    changed ? make("p", { class: "warn" }, "Another key than the known one: the host was reinstalled, or something else answers in its place. Find out which before you log in.") : null,
+    make("p", {}, "Look at it step by step, here:"), ...command(next.doctor),
+    next.keys ? make("p", {}, "Only after you compared the key with the host's own:") : null, ...(next.keys ? command(next.keys) : [])));
+}
+
+// As the verdict counts them: the rules at fault, then what is no fault, then what another finding explains.
+function counted(findings) {
+  const faults = findings.filter(({ severity }) => severity !== "info").length;
+  const explained = findings.reduce((sum, group) => sum + group.follows.length, 0);
+  const parts = [faults && `${faults} ${faults === 1 ? "rule" : "rules"}`, findings.length > faults && `${findings.length - faults} info`, explained && `${explained} explained`];
+  return `Findings: ${parts.filter(Boolean).join(", ")}`;
+}
+
+function contents(parts) {
+  const links = parts.map((part) => {
+    const heading = part.querySelector("h3");
+    const button = make("button", { type: "button" }, heading.textContent);
+    button.addEventListener("click", () => {
+      if (part.localName === "details") part.open = true;
+      part.scrollIntoView();
+      heading.focus({ preventScroll: true });
+    });
+    return make("li", {}, button);
+  });
+  return make("nav", { class: "contents", "aria-label": "Of this host" }, make("ul", {}, ...links));
+}
+
+function hostView(host, room) {
+  const { sentence, findings, waived, unexamined, facts: seen } = host;
+  const drawing = topology(seen.gpus ?? {}, room);
+  const parts = [
+    further(host, seen),
+    findings.length ? block(counted(findings), ...findings.map(finding)) : null,
+    waived.length ? block("Waived", make("ul", { class: "plain" }, ...waived.map((one) => make("li", { "data-rule": one.rule, tabindex: -1 }, badge("waived"), " ", named("b", one.rule), ` until ${one.until}, ${one.reason}: ${one.message}`)))) : null,
     drawing ? block("Topology", drawing) : null,
-    ...sections(host),
-    unexamined.length ? block("Not examined", make("ul", { class: "plain" }, ...unexamined.map((line) => make("li", {}, line)))) : null,
+    ...sections(seen),
+    unexamined.length ? folded("Not examined", make("ul", { class: "plain" }, ...unexamined.map((line) => make("li", {}, line)))) : null,
   ].filter((part) => part !== null);
+  return [make("p", { class: `sentence ${seen.outcome === "host-key-changed" ? "changed" : ""}` }, ...soft(sentence)), contents(parts), ...parts];
 }

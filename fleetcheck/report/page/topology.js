@@ -88,9 +88,9 @@ function caption(box) {
 
 function tile(device, x, y) {
   const lost = device.state !== "ok" && device.state !== "unknown";
-  const name = Number.isInteger(device.index) ? `GPU ${device.index}` : "GPU –";
+  const name = Number.isInteger(device.index) ? `GPU ${device.index}` : device.state === "missing" ? "lost GPU" : "GPU –";
   const bus = clean(device.bus_id ?? "", 20).replace(/^0{4}(?=[0-9A-F]{4}:)/, "");
-  const state = device.state === "missing" ? "lost" : device.state;
+  const state = device.state === "missing" ? "not listed" : device.state;
   return draw("g", { class: lost ? `tile ${device.state}` : "tile", transform: `translate(${x} ${y})` },
     draw("rect", { width: TILE.width, height: TILE.height, rx: 5 }),
     lost ? draw("path", { class: "cross", d: `M${TILE.width - 18} 8l10 10m0-10l-10 10` }) : null,
