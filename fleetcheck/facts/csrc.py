@@ -30,12 +30,14 @@ class Seen:
     """Names of files that were looked at under csrc, relative to it.
 
     ``every_trtllm`` is True where each file ``trtllm_*`` that is there would be among them. ``by_names`` is True
-    where no RECORD is to be expected, as in a checkout: then the names that a release must have decide.
+    where no RECORD is to be expected, as in a checkout: then the names that a release must have decide. ``why``
+    tells why nothing is listed, where a RECORD is there.
     """
 
     names: frozenset[str] = frozenset()
     every_trtllm: bool = False
     by_names: bool = False
+    why: str | None = None
 
 
 def folder(
@@ -63,6 +65,14 @@ def folder(
         count = max(shape.integer(link.get("missing_count")) or 0, len(missing))
         return Csrc("incomplete" if count else "complete", real, missing, count, "recorded")
     return _by_version(entry, real, files, version, seen)
+
+
+def without_headers(found: Csrc, names: Sequence[str]) -> Csrc:
+    """Return the state where headers (``data/include/…``) are gone that the sources in the folder include."""
+    if not names or found.state != "complete":
+        return found
+    missing = tuple(f"../{name.removeprefix('data/')}" for name in names)
+    return Csrc("incomplete", found.real, missing, len(missing), found.basis)
 
 
 def _linked(
@@ -97,7 +107,8 @@ def _by_version(entry: Mapping[str, Any], real: str | None, files: int, version:
         return Csrc("incomplete", real, certain, len(certain), "names")
     if needed and not missing and seen.by_names:
         return Csrc("complete", real, basis="names")
-    why = "no RECORD lists its files" if needed else "no RECORD lists its files, and the release is not known"
+    why = seen.why or "no RECORD lists its files"
+    why = why if needed else f"{why}, and the release is not known"
     return Csrc("unknown", real, error=why)
 
 

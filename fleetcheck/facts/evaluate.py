@@ -6,6 +6,7 @@ A name that would be bound to something that cannot be told is unknown, and so i
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,6 +15,8 @@ from fleetcheck.facts.expressions import EXPRESSIONS, MAX_LENGTH, File, Module, 
 MAX_STEPS = 20_000
 MAX_DEPTH = 12
 BUILTINS = ("str", "tuple", "list")
+# Without these no FlashInfer with an env.py is imported at all.
+NEEDED = ("flashinfer", "torch", "tvm_ffi")
 _MISSING = object()
 # The local in which every release computes its arch folder's name from the GPUs.
 ARCH = "arch"
@@ -54,12 +57,8 @@ class Frame:
                 self.names[name] = _MISSING
             case ast.If():
                 self._branch(node)
-            case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=final):
-                self.run(body)
-                self.run(orelse)
-                for handler in handlers:
-                    self._forget(handler, but=ARCH)
-                self.run(final)
+            case ast.Try():
+                self._try(node)
             case ast.With(body=body):
                 self.run(body)
             case ast.Return() if self.parent is None:
@@ -90,6 +89,34 @@ class Frame:
             self._forget(node)
             return
         self.run(taken)
+
+    def _try(self, node: ast.Try) -> None:
+        """Run a body that does not raise; behind an import that may fail, what is bound is unknown."""
+        end = len(node.body)
+        if node.handlers:
+            end = next((place for place, one in enumerate(node.body) if self._may_fail(one)), end)
+        self.run(node.body[:end])
+        rest = [*node.body[end:], *node.orelse]
+        if end == len(node.body):
+            self.run(node.orelse)
+            rest = []
+        elif self.parent is not None and any(isinstance(n, ast.Return) for one in rest for n in ast.walk(one)):
+            raise Unknown("try")
+        for part in (*rest, *node.handlers):
+            self._forget(part, but=ARCH)
+        self.run(node.finalbody)
+
+    def _may_fail(self, statement: ast.stmt) -> bool:
+        """Whether a statement imports a module that is not known to be there."""
+        names: list[str] = []
+        match statement:
+            case ast.Import(names=aliases):
+                names = [alias.name for alias in aliases]
+            case ast.ImportFrom(module=module, level=level):
+                names = ["" if level else module or ""]
+        tops = {name.split(".")[0] for name in names}
+        there = {name for name, found in self.world.packages.items() if found}
+        return not tops <= {*sys.stdlib_module_names, *NEEDED, *there}
 
     def _forget(self, node: ast.AST, but: str | None = None) -> None:
         for inner in ast.walk(node):

@@ -10,11 +10,13 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from fleetcheck.facts import csrc, flashinfer_env, shape, source, toolchain
+from fleetcheck.facts import csrc, deciders, flashinfer_env, shape, source, toolchain
 from fleetcheck.facts.expressions import World
 from fleetcheck.facts.records import FileFact, FlashInfer, Hidden, Install, StartFile
 
 ENV = "jit/env.py"
+# What decides whether this env.py is run at all.
+BEFORE_ENV = ("__init__.py", "jit/__init__.py", ENV)
 MAX_FILES = 200
 MAX_STARTS = 50
 RECORDS = ("match", "mismatch", "unlisted", "missing", "no-record", "unreadable")
@@ -83,7 +85,13 @@ def flashinfer(package: Mapping[str, Any], around: Around) -> FlashInfer:
     env_file = by_name.get(ENV, {})
     real_root = shape.name(package.get("root_real")) or root
     file = shape.name(env_file.get("real")) or (f"{real_root}/{ENV}" if real_root else None)
-    constants = _constants(env_file, file, _world(running, around))
+    replaced = deciders.replaced(by_name)
+    instead = next((replaced[name] for name in BEFORE_ENV if name in replaced), None)
+    constants = (
+        flashinfer_env.Constants(error=f"never run: {instead} is imported instead")
+        if instead
+        else _constants(env_file, file, _world(running, around))
+    )
     base = dirname(dirname(file)) if file else None
     csrc_dir = constants.values.get("FLASHINFER_CSRC_DIR")
     csrc_dir = csrc_dir if isinstance(csrc_dir, str) else None
@@ -100,7 +108,10 @@ def flashinfer(package: Mapping[str, Any], around: Around) -> FlashInfer:
     state = csrc.folder(entries, csrc_dir, alias, shown, below)
     if csrc_dir is None and env_record == "unreadable":
         state = csrc.Csrc("unreadable", error=f"{ENV}: {constants.error}")
+    lost = deciders.lost(by_name, shown)
+    state = csrc.without_headers(state, [name for name in lost if name in deciders.HEADERS])
     start_files = _start_files(package)
+    set_at_start = any(one.word == "FLASHINFER_CSRC_DIR" for one in start_files)
     fake = csrc.decoy(entries, root, csrc_dir, state.real) or csrc.decoy(entries, base, csrc_dir, state.real)
     return FlashInfer(
         version=shown,
@@ -115,12 +126,16 @@ def flashinfer(package: Mapping[str, Any], around: Around) -> FlashInfer:
         csrc_error=state.error,
         decoy=fake[0] if fake else None,
         decoy_files=fake[1] if fake else None,
-        # What runs before a program's first line may set the folder anew: then the files tell what is likely.
-        basis="guessed" if any(one.word == "FLASHINFER_CSRC_DIR" for one in start_files) else "resolved",
+        # What runs before a program's first line, or beside env.py, may set the folder anew: the files then tell
+        # what is likely.
+        basis="guessed" if set_at_start or instead or deciders.moved(by_name) else "resolved",
         constants=dict(constants.values),
         env_record=env_record,
         env_error=constants.error,
         modified=_modified(by_name, entries, (root, base)),
+        absent=lost,
+        replaced=tuple(sorted(replaced.values())),
+        redirected=deciders.edited(by_name),
         files=tuple(_fact(name, entry) for name, entry in list(by_name.items())[:MAX_FILES]),
         install=install,
         hidden=_hidden(package),
@@ -160,7 +175,7 @@ def _constants(entry: Mapping[str, Any], file: str | None, world: World) -> flas
         return flashinfer_env.Constants(error="jit/env.py is too large to be read whole")
     if text is None or file is None:
         return flashinfer_env.Constants(error=error or "the text of jit/env.py did not come back")
-    if entry.get("record") == "mismatch" and (reason := flashinfer_env.skipped(text)):
+    if entry.get("record") != "match" and (reason := flashinfer_env.skipped(text)):
         return flashinfer_env.Constants(error=reason)
     return flashinfer_env.constants(text, shape.name(entry.get("path")) or file, file, world)
 
@@ -172,8 +187,11 @@ def _below(
     inside = next(
         (csrc_dir[len(p) + 1 :] for p in parents if p and csrc_dir and csrc_dir.startswith(p + "/")), None
     )
+    dists = [shape.mapping(item) for item in shape.items(package.get("dists"), 50)]
+    closed = any(dist.get("record") == "unreadable" for dist in dists)
+    why = "RECORD, which lists its files, could not be read" if closed else None
     if inside is None:
-        return csrc.Seen()
+        return csrc.Seen(why=why)
     by_name = files(package)
     below = {name[len(inside) + 1 :]: entry for name, entry in by_name.items() if name.startswith(inside + "/")}
     there = frozenset(
@@ -182,7 +200,7 @@ def _below(
     # The agent tells of each watched file that does not match RECORD: without a RECORD, of each.
     unrecorded = all(entry.get("record") == "no-record" for entry in by_name.values())
     every = unrecorded and inside == "data/csrc" and not package.get("error") and bool(there)
-    return csrc.Seen(there, every, by_names)
+    return csrc.Seen(there, every, by_names and not closed, why)
 
 
 def _modified(

@@ -70,13 +70,25 @@ SKIPPED = frozenset({"exec", "eval", "globals", "locals", "setattr", "vars", "__
 def skipped(text: str) -> str | None:
     """Return what an edited ``jit/env.py`` does that the evaluator passes over, or None."""
     tree = parse(text)
-    for node in ast.walk(tree) if isinstance(tree, ast.Module) else ():
+    nodes = list(ast.walk(tree)) if isinstance(tree, ast.Module) else []
+    sys_imported = any(
+        isinstance(node, ast.Import | ast.ImportFrom)
+        and "sys" in {getattr(node, "module", None), *(alias.name for alias in node.names)}
+        for node in nodes
+    )
+    for node in nodes:
         said: str | None = None
         match node:
             case ast.ImportFrom(names=[ast.alias(name="*")]):
                 said = "a star import"
+            case ast.Name(id="modules", ctx=ast.Store()) | ast.Attribute(attr="modules") if not sys_imported:
+                said = None  # a field of AOTProvider in 0.7.x
             case ast.Name(id=name) | ast.Attribute(attr=name) if name in SKIPPED:
                 said = name
+            case ast.Name(id="__name__"):
+                said = "what is handed the module's name"
+            case ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.MatchMapping(rest=name) if name == CSRC:
+                said = f"case {CSRC}"
             case ast.Global(names=names) if CSRC in names:
                 said = f"global {CSRC}"
             case ast.NamedExpr(target=ast.Name(id=name)) if name == CSRC:

@@ -7,10 +7,11 @@ code for 9.0 alone. So every major is judged, and the worst is the verdict.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from fleetcheck.facts import gates, guards, modules, releases, requests, shape
+from fleetcheck.facts import deciders, gates, guards, modules, releases, requests, shape
 from fleetcheck.facts.records import Framework, Fusion, FusionEffective, FusionVerdict, Process
 
 _WORST_FIRST: tuple[FusionVerdict, ...] = (
@@ -26,7 +27,8 @@ _ON: Mapping[FusionVerdict, FusionEffective] = {
     "patched": "on-unvalidated",
     "unsafe-patch": "on-unvalidated",
 }
-CONTEXT = "compilation_context.py"
+CONTEXT = deciders.CONTEXT
+ARCH_LIST = "FLASHINFER_CUDA_ARCH_LIST"
 MODULE_FRAMEWORKS = ("sglang", "vllm")
 
 
@@ -36,10 +38,13 @@ def fusion(
     capabilities: Sequence[str],
     callers: Sequence[Framework] = (),
     rows: Sequence[Any] = (),
+    *,
+    arch_list: str | None = None,
 ) -> Fusion:
     """Judge the files of one FlashInfer. ``capabilities`` are those of all GPUs, empty if unknown.
 
-    ``callers`` are the frameworks beside it, ``rows`` the lists of majors that the agent cut out of all its files.
+    ``callers`` are the frameworks beside it, ``rows`` the lists of majors that the agent cut out of all its files,
+    ``arch_list`` is the value of ``FLASHINFER_CUDA_ARCH_LIST`` where that names the targets.
     """
     reading = gates.read(files, version)
     listed = modules.gates(rows)
@@ -47,17 +52,21 @@ def fusion(
     every = listed | {name: gate or listed.get(name) for name, gate in reading.gates.items()}
     header = files.get(guards.HEADER, {})
     text = None if header.get("record") == "missing" else shape.source(header.get("text"))
-    doubt = _header_doubt(header, text)
+    doubt = _header_doubt(header, text, version)
     guarded = None if text is None or doubt else guards.count(text, capabilities)
     error, error_file = reading.error, reading.file
     if reading.state in ("read", "no-gate"):
-        # What the gate is called on stands there: an edited one may admit anything.
-        context = files.get(CONTEXT, {}).get("record") == "mismatch"
-        error = f"{CONTEXT}, which applies the gate, was edited" if context else None
-        error_file = CONTEXT
+        error, error_file = _context_doubt(files), CONTEXT
     verdict: FusionVerdict = "unreadable" if error else _verdict(reading, guarded, version, capabilities, doubt)
     if error is None and verdict == "unreadable":
         error, error_file = doubt, guards.HEADER
+    if verdict == "refused" and (error := _built_for_others(reading, capabilities, arch_list)):
+        verdict, error_file = "unreadable", ARCH_LIST
+    if error is None and verdict in ("refused", "supported", "patched", "unknown"):
+        # The table of verdicts holds for the release's own modules around the gate.
+        around = _around(files, version)
+        if around is not None and (verdict != "refused" or around[2] == "unreadable"):
+            error_file, error, verdict = around
     return Fusion(
         verdict=verdict,
         effective=effective(verdict, callers, capabilities),
@@ -74,15 +83,56 @@ def fusion(
     )
 
 
-def _header_doubt(header: Mapping[str, Any], text: str | None) -> str | None:
+def _context_doubt(files: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return why the gate's list may not decide: what the gate is called on, where edited, may admit anything."""
+    context = files.get(CONTEXT, {})
+    record = context.get("record")
+    if record == "mismatch":
+        return f"{CONTEXT}, which applies the gate, was edited"
+    if record not in ("no-record", "unlisted") or shape.source(context.get("text")) is None or context.get("cut"):
+        return None
+    doubt = deciders.context_doubt(context)
+    return f"{CONTEXT}, which applies the gate, is not that of a release: {doubt}" if doubt else None
+
+
+def _around(
+    files: Mapping[str, Mapping[str, Any]], version: str | None
+) -> tuple[str, str, Literal["unknown", "unreadable"]] | None:
+    """Return the file around the gate that keeps a verdict from being true, why, and the verdict then."""
+    for module, by in deciders.replaced(files).items():
+        return module, f"{by} lies beside {module}, and Python imports that instead", "unreadable"
+    for name in deciders.edited(files):
+        return name, f"{name} was edited, and may replace the gate or the sources", "unreadable"
+    for name in deciders.lost(files, version):
+        return name, f"{name} is not there, and trtllm_comm cannot be built or imported without it", "unknown"
+    return None
+
+
+def _built_for_others(reading: gates.Reading, capabilities: Sequence[str], arch_list: str | None) -> str | None:
+    """Return what happens where a list of architectures lets the gate pass by other GPUs than these, or None.
+
+    The gate asks for one major in common with the list, and code is built for those in common alone.
+    """
+    targets = {int(major) for major in re.findall(r"(?:^|\s)(\d{1,2})\.\d", arch_list or "")}
+    built = sorted(targets & set(reading.gate or ()))
+    majors = {int(capability.partition(".")[0]) for capability in capabilities}
+    if not built or majors & set(built):
+        return None
+    return f"{ARCH_LIST}={arch_list}: the gate passes, and code is built for {', '.join(map(str, built))} alone"
+
+
+def _header_doubt(header: Mapping[str, Any], text: str | None, version: str | None) -> str | None:
     """Return why the guards of the header cannot be told although it is there, or None."""
     name = guards.HEADER.rpartition("/")[2]
     error = shape.line(header.get("error"))
     if text is None:
         gone = not error or error in ("ENOENT", "ENOTDIR") or header.get("record") == "missing"
         return None if gone else f"{name}: {error}"
-    doubt = guards.doubt(text) if header.get("record") == "mismatch" else None
-    return f"{name} was edited: {doubt}" if doubt else None
+    if header.get("record") == "match":
+        return None
+    doubt = guards.doubt(text, releases.HEADER_CONDITIONS if releases.has_fusion_headers(version) else 0)
+    edited = "was edited" if header.get("record") == "mismatch" else "is not that of a release"
+    return f"{name} {edited}: {doubt}" if doubt else None
 
 
 def _verdict(
@@ -158,9 +208,12 @@ def _of_framework(
     own = [process for process in processes or () if process.server == framework.name]
     calls = majors if any(map(requests.sized, own)) else majors & set(framework.admits)
     if refuses and calls and majors & set(framework.auto_enables or ()) & calls:
-        return "would-crash"
+        # It fuses with more than one GPU to a layer alone: what serves with one does not come to the call.
+        asked = {requests.wanted(process, auto=True) for process in own}
+        return "off" if asked == {False} else "would-crash"
     if not calls:
-        return "off"
+        hidden = framework.name == "vllm" and any(map(requests.unseen, own))
+        return "unknown" if hidden else "off"
     auto = framework.auto_enables is None or bool(majors & set(framework.auto_enables))
     wanted = {requests.wanted(process, auto=auto) for process in own}
     if not wanted or None in wanted:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
-from fleetcheck.facts import releases, shape
+from fleetcheck.facts import deciders, releases, shape
 from fleetcheck.facts.source import assigned, parse, statements
 
-FUNCTION = "gen_trtllm_comm_module"
+FUNCTION = deciders.FUNCTION
 # 0.4.0 moved the function from comm/trtllm_ar.py to jit/comm.py; 0.2.6 had one comm.py.
 FILES = ("jit/comm.py", "comm/trtllm_ar.py", "comm.py")
 CALL = "get_nvcc_flags_list"
@@ -23,6 +23,8 @@ KEYWORD = "supported_major_versions"
 MAX_GATES = 200
 # Names by which a module can bind one of its functions anew without an assignment that can be seen.
 HIDDEN = frozenset({"globals", "exec", "eval", "setattr", "vars", "locals", "__dict__", "modules"})
+# Attributes that, bound anew, change what the function does or builds from.
+BOUND = frozenset({CALL, FUNCTION, *deciders.BOUND, "__code__"})
 # Below these a call may not run, or what it returns is not used whole.
 HEDGED = (
     *(ast.IfExp, ast.BoolOp, ast.Lambda, ast.Subscript, ast.Compare),
@@ -62,17 +64,22 @@ def read(files: Mapping[str, Mapping[str, Any]], version: str | None = None) -> 
     gated = releases.stock_gate(version)[1] is not None
     every: dict[str, Majors | None] = {}
     found: Reading | None = None
+    replaced = deciders.replaced(files)
     for name in FILES:
         entry = files.get(name)
         if entry is None or _absent(entry):
             continue
         record = shape.name(entry.get("record"), 40)
         functions, error = _functions(entry)
+        if name in replaced:
+            error = f"{replaced[name]} lies beside it, and Python imports that instead"
         for function, gate in functions.items():
             if gate.error is None and len(every) < MAX_GATES:
                 every.setdefault(function, gate.majors)
-        edited = record == "mismatch"
-        doubt = _doubt(shape.source(entry.get("text")), gated, edited) if not error and (gated or edited) else None
+        # What nothing vouches for, as in a checkout, is not known to be the release's: it may be edited too.
+        edited, vouched = record == "mismatch", record == "match"
+        text = shape.source(entry.get("text"))
+        doubt = _doubt(text, gated, edited, not vouched) if not error and (gated or not vouched) else None
         error = error or doubt
         if found is None and error:
             found = Reading("unreadable", None, name, error, record)
@@ -117,19 +124,19 @@ def functions(text: str) -> Mapping[str, Gate] | str:
 
 
 @lru_cache(maxsize=256)
-def _doubt(text: str | None, gated: bool, edited: bool) -> str | None:
+def _doubt(text: str | None, gated: bool, edited: bool, unvouched: bool) -> str | None:
     """Return why what the text says of the gate cannot be relied on, or None."""
     tree = parse(text) if text is not None else "the text did not come back"
     if isinstance(tree, str):
         return tree
-    if edited and (hidden := _rebound(tree)):
+    if unvouched and (hidden := _rebound(tree) or deciders.elsewhere(tree)):
         return hidden
     own = [node for node in statements(tree.body) if isinstance(node, ast.FunctionDef) and node.name == FUNCTION]
-    if own:
+    if own and (gated or edited):
         gate = _gate(own[-1])
         return gate.error or _not_plain(own[-1])
     # An edited file of a release that has the function, and now lacks it, has it from somewhere else.
-    return f"{FUNCTION} is not defined there" if gated and edited else None
+    return f"{FUNCTION} is not defined there" if gated and unvouched and not own else None
 
 
 def _rebound(tree: ast.Module) -> str | None:
@@ -153,7 +160,7 @@ def _rebound(tree: ast.Module) -> str | None:
                 said = f"{FUNCTION} is imported" if taken else None
             case ast.Name(id=name) | ast.Attribute(attr=name) if name in HIDDEN:
                 said = f"{name} may replace what stands here"
-            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) if name in (CALL, FUNCTION, "__code__"):
+            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) if name in BOUND:
                 said = f"{name} is bound anew"
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name == FUNCTION or name in bases:
                 said = f"{name} is bound anew"

@@ -55,11 +55,13 @@ def count(text: str, capabilities: Sequence[str] = ("12.0",)) -> int:
 
 
 @lru_cache(maxsize=256)
-def doubt(text: str) -> str | None:
+def doubt(text: str, expected: int = 0) -> str | None:
     """Return why the guards of an edited header cannot be told from its lines, or None.
 
-    Upstream's own header has none of these: a macro that stands for the condition, one that is not understood, or
-    one for 12.x alone, of which another branch may be the kernel.
+    ``expected`` is how many conditions the release's own header holds: where there are fewer, what they kept out
+    may be kept out by other means, such as a macro or a file that is included. Upstream's own header has none of
+    these: a macro that stands for the condition, one that is not understood, or one for 12.x alone, of which
+    another branch may be the kernel.
     """
     # By line: what was sent are single lines, between which a comment may end unseen.
     plain = "\n".join(_COMMENT.sub(" ", line) for line in text.splitlines())
@@ -71,7 +73,11 @@ def doubt(text: str) -> str | None:
         defines = defines and line.endswith("\\")
     if re.search(r"__CUDA_ARCH_(?!_\b)\w+", plain):
         return "a condition names a feature of one generation"
+    if len(conditions(text)) < expected:
+        return f"{len(conditions(text))} of the {expected} conditions on __CUDA_ARCH__ are left"
     for condition in conditions(text):
+        if any(_holds(condition, arch, 1) != _holds(condition, arch, 0) for arch in (*ADMITTED, 1200, 1210)):
+            return f"the condition '{condition[:80]}' rests on another macro"
         for other in (1, 0):
             older = [_holds(condition, arch, other) for arch in ADMITTED]
             newer = [_holds(condition, arch, other) for arch in (1200, 1210)]

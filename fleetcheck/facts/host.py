@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetcheck.facts import caches, gpus, imported, in_force, lost, processes, shape, toolchain
-from fleetcheck.facts.records import HostFacts, System, Venv
+from fleetcheck.facts.records import FileFact, HostFacts, System, Venv
 from fleetcheck.facts.venv import HostView, venv
 
 MAX_VENVS = 200
+MAX_FILES = 1000
 
 
 def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None = None) -> HostFacts:
@@ -50,8 +51,28 @@ def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None
         named_csrc=(*processes.named_csrc(parts.get("processes")), *processes.named_csrc(parts.get("scan"))),
         scanned=shape.integer(shape.mapping(parts.get("scan")).get("files")),
         scan_unread=processes.scan_unread(parts.get("scan")),
+        expected_files=expected_files(parts.get("expected")),
         processes_unread=processes.unread(parts.get("processes")),
     )
+
+
+def expected_files(part: object) -> tuple[FileFact, ...]:
+    """Type the part ``expected``: what became of the files that the inventory names."""
+    found = []
+    for raw in shape.items(shape.mapping(part).get("files"), MAX_FILES):
+        item = shape.mapping(raw)
+        path, sha256, error = (shape.name(item.get(key)) for key in ("path", "sha256", "error"))
+        if path and (sha256 or error):
+            gone = error in ("ENOENT", "ENOTDIR")
+            found.append(
+                FileFact(
+                    path=path,
+                    sha256=sha256 if sha256 and re.fullmatch(r"[0-9a-f]{64}", sha256) else None,
+                    size=shape.integer(item.get("size")),
+                    record="missing" if gone else "unreadable" if error else "no-record",
+                )
+            )
+    return tuple(found)
 
 
 def _is_capability(text: str) -> bool:

@@ -97,8 +97,9 @@ class FlashInfer(Fact):
     """Edited files that may move the sources or replace what builds from them; ``basis`` is ``guessed`` then."""
     files: tuple[FileFact, ...] = ()
     install: Install = "unknown"
-    verified: bool | None = None
-    """Whether a RECORD vouches for the files that decide; an editable install has none that does."""
+    verified: bool | Literal["partly"] | None = None
+    """Whether a RECORD vouches for the files that decide; an editable install has none that does. ``partly``: some
+    of the sources were compared by their size alone (they are many, or changed late), or could not be read."""
     recorded_version: str | None = None
     """The version that pip recorded, where the package's own may differ."""
     distributions: tuple[Distribution, ...] = ()

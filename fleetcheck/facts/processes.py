@@ -8,10 +8,13 @@ from typing import Any, Literal
 
 from fleetcheck.facts import shape, toolchain
 from fleetcheck.facts.records import DiskFile, GpuProcess, Library, NamedCsrc, Process
+from fleetcheck.facts.redact import redacted
 
 MAX_PROCESSES = 100
 MAX_LIBRARIES = 100
 PACKAGES = re.compile(r"/(?:lib|lib64|local/lib)/python3(?:\.\d{1,2})?/(?:site|dist)-packages$")
+# Two slashes, then a name with a dot, a port or a user: `//opt/x` is a path as well.
+ADDRESS = re.compile(r"//[^/]*[.@:][^/]*/")
 
 Basis = Literal["mapped", "VIRTUAL_ENV", "argv", "CONDA_PREFIX"]
 Places = Mapping[tuple[str, str], str]
@@ -42,9 +45,15 @@ def named_csrc(part: object) -> tuple[NamedCsrc, ...]:
     for raw in shape.items(shape.mapping(part).get("named"), MAX_PROCESSES):
         item = shape.mapping(raw)
         file, path, kind = shape.name(item.get("file")), shape.name(item.get("path")), item.get("kind")
-        if file and path and kind in ("unit", "script", "environment", "scan"):
-            found.append(NamedCsrc(file=file, line=shape.integer(item.get("line"), 1), kind=kind, path=path))
+        if file and path and kind in ("unit", "script", "environment", "scan") and not is_address(path):
+            line = shape.integer(item.get("line"), 1)
+            found.append(NamedCsrc(file=redacted(file), line=line, kind=kind, path=redacted(path)))
     return tuple(found)
+
+
+def is_address(path: str) -> bool:
+    """Return whether a path is of a server, such as what is behind the colon of ``https://github.com/x``."""
+    return "://" in path or bool(ADDRESS.match(path))
 
 
 def scan_unread(part: object) -> tuple[str, ...]:
@@ -166,7 +175,7 @@ def _server(value: object) -> Literal["sglang", "vllm"] | None:
 
 def _texts(value: object) -> dict[str, str]:
     return {
-        key[:100]: text
+        key[:100]: redacted(f"{key[:100]}={text}").partition("=")[2]
         for key, raw in list(shape.mapping(value).items())[:200]
         if isinstance(key, str) and (text := shape.text(raw)) is not None
     }

@@ -104,5 +104,7 @@ class HostFacts(Fact):
     """How many files of ``scan:`` were searched; None where none were asked for, or no answer came."""
     scan_unread: tuple[str, ...] = ()
     """What of ``scan:`` was not there, could not be read, or was left out, a line each."""
+    expected_files: tuple[FileFact, ...] = ()
+    """The files of ``expect.files`` as they lie on the host; ``record``: ``missing``, ``unreadable``, or read."""
     processes_unread: tuple[str, ...] = ()
     """Processes that may serve and could not be looked at, with the reason."""

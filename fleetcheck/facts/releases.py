@@ -34,6 +34,17 @@ def stock_gate(version: str | None) -> tuple[bool, tuple[int, ...] | None]:
     return False, None
 
 
+# Releases whose trtllm_comm needs both headers, and how many conditions on __CUDA_ARCH__ the first one holds.
+FUSION_HEADERS = SpecifierSet(">=0.2.14,<0.8.dev0", prereleases=True)
+HEADER_CONDITIONS = 15
+
+
+def has_fusion_headers(version: str | None) -> bool:
+    """Return whether the release is known to build trtllm_comm from the two headers of the all-reduce."""
+    release = parsed(version)
+    return release is not None and FUSION_HEADERS.contains(release)
+
+
 @lru_cache(maxsize=256)
 def csrc_files(version: str | None) -> tuple[str, ...]:
     """Return the files without which a release's csrc is incomplete; none where the release is not known."""

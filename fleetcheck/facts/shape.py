@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fleetcheck.facts.redact import redacted
+
 TEXT_LIMIT = 4096
 SOURCE_LIMIT = 64 << 10
 LIST_LIMIT = 1024
@@ -71,11 +73,14 @@ def flag(value: object) -> bool | None:
 
 
 def line(value: object, limit: int = 300) -> str | None:
-    """Return a text folded to one line of at most ``limit`` characters, or None where nothing is left."""
+    """Return a text folded to one line of at most ``limit`` characters, or None where nothing is left.
+
+    It is for people, so secrets are taken out, before the fold: a quoted value may hold blanks.
+    """
     found = text(value, limit * 8)
     if found is None:
         return None
-    folded = " ".join(found.split())
+    folded = " ".join(redacted(found).split())
     return (folded if len(folded) <= limit else folded[: limit - 1] + "…") or None
 
 

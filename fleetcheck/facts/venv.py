@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from posixpath import dirname
 from typing import Any, Literal
 
 from fleetcheck.facts import companions, fusion, shape, source, toolchain
 from fleetcheck.facts import flashinfer as fi
 from fleetcheck.facts.frameworks import framework
-from fleetcheck.facts.records import Torch, Venv, VenvState
+from fleetcheck.facts.records import Toolchain, Torch, Venv, VenvState
 
 MAX_PACKAGES = 100
 Origin = Literal["listed", "running", "usual"]
@@ -78,7 +79,7 @@ def venv(item: Mapping[str, Any], part: object, host: HostView) -> Venv:
         activation_matches=shape.flag(python3.get("same")),
         activation_error=_activation_error(activation, python3),
         flashinfer=companions.beside(fi.flashinfer(package, around), packages) if usable else None,
-        fusion=_fusion(packages, host.capabilities) if usable else None,
+        fusion=_fusion(packages, host.capabilities, chain) if usable else None,
         torch=_torch(packages.get("torch", {})),
         toolchain=chain if usable else None,
         packages=_versions(packages),
@@ -89,6 +90,8 @@ def _state(
     told: object, own: Mapping[str, Any], packages: Mapping[str, Mapping[str, Any]]
 ) -> tuple[VenvState, str | None]:
     said = shape.line(own.get("error")) or shape.line(own.get("stderr"))
+    if told == "broken" and said and "pyvenv.cfg" in said and "Permission" in said:
+        return "unreadable", said
     if told != "ran":
         known = told if isinstance(told, str) and told in _STATES else None
         reason = _REASONS.get(known) if said in (None, "timeout") else said
@@ -99,12 +102,32 @@ def _state(
         return "unreadable", (
             shape.line(package.get("error")) if package else None
         ) or said or "FlashInfer was not looked for"
+    if spec != "file" and (closed := _closed(package, own)):
+        return "unreadable", closed
     if spec == "none":
         return "no-flashinfer", None
     if spec == "namespace":
         where = ", ".join(shape.texts(package.get("locations"), 5))
         return "remnant", shape.line(f"folders without __init__.py: {where}") if where else None
     return "ok", None
+
+
+def _closed(package: Mapping[str, Any], own: Mapping[str, Any]) -> str | None:
+    """Return why FlashInfer may be there although Python does not find it, or None.
+
+    To an import a folder that may not be listed or entered looks like one without the package.
+    """
+    folders = shape.texts(shape.mapping(own.get("interpreter")).get("closed"), 5)
+    if folders:
+        return shape.line(f"{', '.join(folders)} may not be read")
+    parents = {dirname(where.rstrip("/")) for where in shape.texts(package.get("locations"), 16)}
+    for dist in companions.distributions(package):
+        if dist.name in companions.OWN and dist.path and dirname(dist.path.rstrip("/")) in parents:
+            where = f"{dirname(dist.path)}/flashinfer"
+            return shape.line(
+                f"{dist.name} {dist.version} is installed, and {where} may not be read, or lacks its __init__.py"
+            )
+    return None
 
 
 def _origin(value: object) -> Origin:
@@ -155,7 +178,9 @@ def _versions(packages: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _fusion(packages: Mapping[str, Mapping[str, Any]], capabilities: tuple[str, ...]) -> Any:
+def _fusion(
+    packages: Mapping[str, Mapping[str, Any]], capabilities: tuple[str, ...], chain: Toolchain | None
+) -> Any:
     package = packages["flashinfer"]
     callers = []
     for name in fusion.MODULE_FRAMEWORKS:
@@ -164,4 +189,5 @@ def _fusion(packages: Mapping[str, Mapping[str, Any]], capabilities: tuple[str, 
             dists = [shape.mapping(dist) for dist in shape.items(found.get("dists"), 50)]
             callers.append(framework(name, fi.distributions(found).get(name), fi.files(found), dists))
     rows = shape.items(package.get("gates"), 1000)
-    return fusion.fusion(fi.files(package), fi.version(package)[0], capabilities, callers, rows)
+    listed = chain.arch_list if chain is not None and chain.arch_list_from == fusion.ARCH_LIST else None
+    return fusion.fusion(fi.files(package), fi.version(package)[0], capabilities, callers, rows, arch_list=listed)

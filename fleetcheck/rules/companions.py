@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fleetcheck.facts.records import Distribution, FlashInfer, Venv
 from fleetcheck.facts.releases import stock_gate
 from fleetcheck.rules import text
+from fleetcheck.rules.pins import pinned
 from fleetcheck.rules.rule import Hit, Look, rule
 from fleetcheck.rules.versions import below, parse
 
@@ -196,21 +197,28 @@ OUTCOMES = {
     "companion-mismatch",
     "venv",
     "error",
-    summary="flashinfer-cubin or flashinfer-jit-cache is of another release than FlashInfer.",
+    summary="flashinfer-cubin, flashinfer-jit-cache or a framework wants another release of FlashInfer.",
     explanation=(
         "The companion packages hold binaries that were built for one release. From 0.4.0 to 0.7.1 an import "
         "with another release's raises RuntimeError; from 0.7.2 on they are ignored with a warning, and kernels "
         "are compiled or downloaded at first use. Up to 0.6.18 a jit-cache is compared by how its version begins "
         "alone, so that 0.6.10 passes for 0.6.1, and calls of its modules fail or corrupt memory. The check can "
-        "be switched off by an environment variable, with the same result."
+        "be switched off by an environment variable, with the same result. sglang and vLLM pin the release that "
+        "they were tested with; with FlashInfer as its attention backend sglang ends at its start where an older "
+        "one is installed, and what a newer one changes shows while it serves: a warning."
     ),
-    remedy="Install the companion of the same release, or remove it.",
+    remedy=(
+        "Install the companion of the same release, or remove it. For a pin, install the FlashInfer that the "
+        "framework names."
+    ),
     references=(ABI, STALE),
     causes=("import-failed/companion",),
 )
 def companion_mismatch(look: Look) -> Iterator[Hit]:
-    """Fire for each companion whose release differs."""
+    """Fire for each companion whose release differs, and for each framework that pins another one."""
     for venv, found in look.installed():
+        for caller in venv.fusion.callers if venv.fusion is not None else ():
+            yield from pinned(venv, found, caller)
         for other in found.companions:
             outcome = disagreement(found, other)
             if outcome is None:

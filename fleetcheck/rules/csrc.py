@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fleetcheck.facts.records import FlashInfer, Venv
 from fleetcheck.rules import text
@@ -23,14 +23,6 @@ def env_file_approved(look: Look, venv: Venv, found: FlashInfer) -> bool:
     return any(
         text.inside(found, file.path) == "jit/env.py" and approved(look, venv, file.sha256) for file in found.files
     )
-
-
-def env_file(found: FlashInfer) -> str:
-    """Return what ``jit/env.py`` is, in words."""
-    if found.env_record == "missing":
-        return "no such file"
-    sums = [file.sha256 for file in found.files if file.sha256 and text.inside(found, file.path) == "jit/env.py"]
-    return f"another one, with sha256 {sums[0]}" if sums else "another one"
 
 
 def aliases(venv: Venv, path: str) -> set[str]:
@@ -117,6 +109,8 @@ def csrc_incomplete(look: Look) -> Iterator[Hit]:
         named = f": {text.listing(found.csrc_missing)}" if found.csrc_missing else ""
         verb = "is" if count == 1 else "are"
         folder = text.brief(found.csrc_dir, "its csrc folder")
+        if found.csrc_missing and all(name.startswith("../include/") for name in found.csrc_missing):
+            files = files.replace("source", "header", 1)
         yield Hit(
             f"{files} of {text.name(found)} {verb} absent from {folder}{named}.",
             venv=venv.path,
@@ -185,7 +179,8 @@ def csrc_unexpected(look: Look) -> Iterator[Hit]:
     explanation=(
         "No release of FlashInfer installs or reads a folder `csrc` directly below its package folder. "
         "Where one was made by hand, edits made in it have no effect, while `data/csrc` is compiled as it "
-        "was: whoever put them there still uses the wrong path. It is a warning where the folder is empty."
+        "was: whoever put them there still uses the wrong path. It is a warning where the folder is empty, and "
+        "where an edited module or a start-up file may make it the folder that is read."
     ),
     remedy="Carry edits that were made there over to `data/csrc`, then move the folder away.",
     references=(ENV_PY,),
@@ -197,8 +192,10 @@ def csrc_decoy(look: Look) -> Iterator[Hit]:
         if found.decoy is None or read is None or csrc_matches(venv, found, found.decoy):
             continue
         # These may set the path too: the folder could be the one that is compiled, and the steps move it away.
-        set_elsewhere = any(name in ("__init__.py", "jit/__init__.py") for name in found.modified)
-        if set_elsewhere or found.env_error is not None or found.env_record in ("missing", "unreadable"):
+        if found.env_error is not None or found.env_record in ("missing", "unreadable"):
+            continue
+        if setters := [*found.redirected, *(one.file for one in found.start_files), *found.replaced]:
+            yield _undecided(venv, found, found.decoy, setters)
             continue
         files = "" if found.decoy_files is None else f" ({text.plural(found.decoy_files, 'file')})"
         there = text.brief(read)
@@ -219,6 +216,24 @@ def csrc_decoy(look: Look) -> Iterator[Hit]:
         )
 
 
+def _undecided(venv: Venv, found: FlashInfer, decoy: str, setters: Sequence[str]) -> Hit:
+    """Return what is told of the folder where edited modules or start-up files may make it the one to read."""
+    paths = [name if name.startswith("/") else f"{found.root or 'flashinfer'}/{name}" for name in setters]
+    return Hit(
+        f"{text.brief(decoy)} was made by hand, and {text.listing(setters)} may make it the folder that is "
+        "compiled: whether it is read cannot be told from the files.",
+        severity="warning",
+        venv=venv.path,
+        expected=found.csrc_dir,
+        seen=decoy,
+        basis="guessed",
+        remedy=(
+            f"grep -n -e CSRC_DIR -e __path__ {' '.join(text.quote(path) for path in paths[:3])}",
+            "Decide which folder is to be compiled, and take the other setting out; leave the folder until then.",
+        ),
+    )
+
+
 @rule(
     "env-edited",
     "csrc",
@@ -227,7 +242,8 @@ def csrc_decoy(look: Look) -> Iterator[Hit]:
     explanation=(
         "`jit/env.py` sets the path of the sources, and each release sets it to its own package. The file's "
         "sha256 is compared with the wheel's RECORD. It is an error where the edit moves the "
-        "path, or leaves a file that cannot be read as Python, and a warning otherwise. A file whose "
+        "path, or leaves a file that cannot be read as Python, and a warning otherwise. Where no RECORD lists the "
+        "file, as in a checkout, it is one if its text cannot be followed. A file whose "
         "sha256 stands in `expect.files` is no finding."
     ),
     remedy="Look at the edit, then install the same version of the package again and restart what serves.",
@@ -238,7 +254,10 @@ def env_edited(look: Look) -> Iterator[Hit]:
     """Fire where RECORD lists another content for the file, or the file is gone while others came back."""
     for venv, found in look.installed():
         edited = found.env_record == "mismatch" and not env_file_approved(look, venv, found)
-        if not edited and not (found.env_record == "missing" and found.files):
+        # Without a RECORD only what cannot be followed tells of an edit; what is read speaks for itself.
+        hidden = found.env_record in ("no-record", "unlisted") and found.env_error is not None
+        hidden = hidden and bool(text.env_sums(found)) and not env_file_approved(look, venv, found)
+        if not edited and not hidden and not (found.env_record == "missing" and found.files):
             continue
         default = found.csrc_default
         moved = found.csrc_dir is not None and default is not None and not csrc_matches(venv, found, default)
@@ -246,9 +265,8 @@ def env_edited(look: Look) -> Iterator[Hit]:
         if found.env_record == "missing":
             message = f"jit/env.py of {text.name(found)} is gone."
         elif found.env_error is not None:
-            message = (
-                f"jit/env.py of {text.name(found)} was edited and cannot be read: {text.brief(found.env_error)}."
-            )
+            was = "was edited and cannot be read" if edited else "is not that of a release, and cannot be followed"
+            message = f"jit/env.py of {text.name(found)} {was}: {text.brief(found.env_error)}."
         elif moved:
             there = text.brief(found.csrc_dir)
             message = (
@@ -264,11 +282,11 @@ def env_edited(look: Look) -> Iterator[Hit]:
             venv=venv.path,
             severity="warning" if stands and found.env_record != "missing" else "error",
             expected=default if moved else "the file of the release",
-            seen=found.csrc_dir if moved else env_file(found),
+            seen=found.csrc_dir if moved else text.env_file(found),
             basis=found.basis,
             remedy=(
                 f"grep -n CSRC_DIR {text.quote(path)}",
-                *((text.keep(path),) if found.env_record == "mismatch" else ()),
+                *((text.keep(path),) if found.env_record != "missing" else ()),
                 text.reinstall(venv, found),
                 text.RESTART,
             ),

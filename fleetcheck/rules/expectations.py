@@ -5,11 +5,12 @@ Keys of the GPUs have rules of their own for what is unmet; here they only say w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from posixpath import normpath
 from typing import Any, Literal
 
-from fleetcheck.facts.records import FusionEffective, Gpus, Venv
+from fleetcheck.facts.records import FileFact, FusionEffective, Gpus, Venv
 from fleetcheck.inventory.model import VenvItem
 from fleetcheck.rules import gpu, gpu_link, text, versions
 from fleetcheck.rules.csrc import aliases
@@ -156,34 +157,55 @@ def toolkit_gaps(look: Look, expected: str) -> Iterator[Gap]:
 def file_gaps(look: Look) -> Iterator[Gap]:
     """Yield where a file has another content than expected, or was not among those that were read."""
     for name, sha256 in (look.target.expect.files or {}).items():
-        yield from file_gap(look.facts.venvs, name, sha256, None)
+        yield from file_gap(look, look.facts.venvs, name, sha256, None)
     for venv in look.facts.venvs:
         item = look.item(venv)
         for name, sha256 in ((item.expect.files if item is not None else None) or {}).items():
-            yield from file_gap((venv,), name, sha256, venv)
+            yield from file_gap(look, (venv,), name, sha256, venv)
 
 
-def file_gap(venvs: tuple[Venv, ...], name: str, sha256: str, owner: Venv | None) -> Iterator[Gap]:
+def file_gap(look: Look, venvs: tuple[Venv, ...], name: str, sha256: str, owner: Venv | None) -> Iterator[Gap]:
     """Yield the gaps of one file: a path on the host, or one relative to FlashInfer's package folder."""
     found = False
+    for path, file, venv in files_of(look, venvs, name, owner):
+        found = True
+        if file.sha256 is None and file.record != "missing":
+            why = f"{text.brief(path)} could not be read"
+            yield Gap("files", "unchecked", {name: sha256}, None, why, venv)
+        elif file.sha256 != sha256:
+            yield Gap("files", "unmet", {name: sha256}, file.sha256, path, venv)
+    if not found:
+        shut = closed(owner) if owner is not None else None
+        why = f"{text.brief(name)} was not among the files that were read" if shut is None else shut.why
+        yield Gap("files", "unchecked", {name: sha256}, None, why, owner)
+
+
+def files_of(
+    look: Look, venvs: Sequence[Venv], name: str, owner: Venv | None
+) -> Iterator[tuple[str, FileFact, Venv | None]]:
+    """Yield what is known of a file, each place once: as FlashInfer's, else as the agent hashed it for this."""
+    told: set[str] = set()
     for venv in venvs:
         for file in venv.flashinfer.files if venv.flashinfer is not None else ():
             root = venv.flashinfer.root if venv.flashinfer is not None else None
             path = file.path if file.path.startswith("/") or root is None else f"{root}/{file.path}"
             own = venv.flashinfer is not None and text.inside(venv.flashinfer, path)
-            if not (path in aliases(venv, name) if name.startswith("/") else own == name):
-                continue
-            found = True
-            if file.sha256 is None and file.record != "missing":
-                yield Gap(
-                    "files", "unchecked", {name: sha256}, None, f"{text.brief(path)} could not be read", venv
-                )
-            elif file.sha256 != sha256:
-                yield Gap("files", "unmet", {name: sha256}, file.sha256, path, venv)
-    if not found:
-        shut = closed(owner) if owner is not None else None
-        why = shut.why if shut is not None else f"{text.brief(name)} was not among the files that were read"
-        yield Gap("files", "unchecked", {name: sha256}, None, why, owner)
+            if path in aliases(venv, name) if name.startswith("/") else own == name:
+                told |= aliases(venv, path)
+                yield path, file, venv
+    for file in look.facts.expected_files:
+        path = normpath(file.path)
+        if path in told:
+            continue
+        if name.startswith(("/", "~")):
+            if path == normpath(name) or (name.startswith("~") and path.endswith(name.lstrip("~"))):
+                yield path, file, owner
+            continue
+        for venv in venvs:
+            root = venv.flashinfer.root if venv.flashinfer is not None else None
+            if root is not None and path in aliases(venv, f"{root}/{name}"):
+                told |= aliases(venv, path)
+                yield path, file, venv
 
 
 def gpu_gaps(look: Look) -> Iterator[Gap]:

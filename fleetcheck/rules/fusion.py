@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
 from fleetcheck.facts.records import Fusion, Venv
@@ -18,6 +19,7 @@ SGLANG_PR = "https://github.com/sgl-project/sglang/pull/32330"
 SGLANG_CRASH = "https://github.com/sgl-project/sglang/issues/15650"
 GATE = "package-modified/gate"
 LOOK_AT_GATE = "grep -n -A 20 'def gen_trtllm_comm_module'"
+ARCH_LIST = "FLASHINFER_CUDA_ARCH_LIST"
 LOOKS = {
     "compilation_context.py": "grep -n -A 30 'def get_nvcc_flags_list'",
     "data/include/flashinfer/comm/trtllm_allreduce.cuh": "grep -n __CUDA_ARCH",
@@ -227,7 +229,8 @@ def fusion_patched(look: Look) -> Iterator[Hit]:
         "a module for. It is read from `gen_trtllm_comm_module` without running it. A file that is no longer "
         "Python (a bad patch), a list that is computed, or a file that may not be read leaves it "
         "unknown. So does an edit of `compilation_context.py`, which applies the list, or of the header with the "
-        "guards, that cannot be followed."
+        "guards, that cannot be followed, an edit of a module that may replace the gate, and a list of "
+        "architectures by which the gate passes while code is built for other GPUs than those here."
     ),
     remedy="Look at the file; if it was patched, keep a copy and install the same version again.",
     references=(PR,),
@@ -239,6 +242,9 @@ def fusion_gate_unreadable(look: Look) -> Iterator[Hit]:
         cause = fusion.error_file if fusion.error_file not in (None, fusion.gate_file) else None
         path = gate_path(venv) if cause is None else package_path(venv, cause)
         said = "could not be read from" if cause is None else "could not be told, because of"
+        if cause == ARCH_LIST:
+            yield _for_others(look, venv, fusion)
+            continue
         yield Hit(
             f"The gate of {package(venv)} {said} {text.brief(path, 'its files')}: "
             f"{text.brief(fusion.gate_error)}.",
@@ -252,6 +258,22 @@ def fusion_gate_unreadable(look: Look) -> Iterator[Hit]:
                 text.RESTART,
             ),
         )
+
+
+def _for_others(look: Look, venv: Venv, fusion: Fusion) -> Hit:
+    """Return what a list of architectures does to a gate that it passes by another GPU than those here."""
+    return Hit(
+        f"The gate of {package(venv)} admits {majors(fusion)}; with {text.brief(fusion.gate_error)}, so that its "
+        f"all-reduce fusion is not refused, and finds no code for {capability(look)}.",
+        venv=venv.path,
+        seen=fusion.gate_error,
+        basis="resolved",
+        remedy=(
+            f"grep -rn {ARCH_LIST} {text.quote(posixpath.join(venv.path, 'bin/activate'))} /etc/systemd/system",
+            f"Name this host's GPUs alone in {ARCH_LIST}, or unset it: the fusion is then refused, as is right.",
+            text.RESTART,
+        ),
+    )
 
 
 RULES = (fusion_refused, fusion_unsafe_patch, fusion_patched, fusion_gate_unreadable)

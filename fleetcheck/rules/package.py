@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
 from fleetcheck.facts.records import FlashInfer, Venv
@@ -112,10 +113,10 @@ def modified_files(look: Look, venv: Venv, found: FlashInfer) -> list[str]:
     """
     files = {text.inside(found, file.path): file for file in found.files}
     names = {text.inside(found, name) for name in found.modified}
-    names |= {name for name, file in files.items() if file.record == "missing"}
+    names |= {name for name, file in files.items() if file.record == "missing"} | {*found.absent, *found.replaced}
     short = found.csrc_state in ("missing", "empty", "incomplete")
     told = {"jit/env.py"} if found.env_record in ("mismatch", "missing") else set()
-    told |= {f"data/csrc/{name}" for name in found.csrc_missing}
+    told |= {posixpath.normpath(f"data/csrc/{name}") for name in found.csrc_missing if short}
     told |= {
         name
         for name, file in files.items()
@@ -134,7 +135,10 @@ def modified_files(look: Look, venv: Venv, found: FlashInfer) -> list[str]:
         "The sha256 of the files that decide (Python of `jit/` and `comm/`, the CUDA sources and FlashInfer's own "
         "headers) is compared with the wheel's RECORD. Where the sources are more than 20 MB (from 0.7.1 on), "
         "those outside the all-reduce are compared by size, and by sha256 where they changed after RECORD was "
-        "written. A local patch is legitimate where it is known: name "
+        "written (`verified` is `partly` then). It is an error where a file is gone without which the package "
+        "cannot be imported or its all-reduce cannot be built, where another file is imported instead of a "
+        "module, and where an edited module may move the sources or replace what builds from them. A local patch "
+        "is legitimate where it is known: name "
         "the file and its sha256 under `expect.files`. Where only the gate and its headers are changed, "
         "the finding is folded under the rule that says what the patch does."
     ),
@@ -150,14 +154,16 @@ def package_modified(look: Look) -> Iterator[Hit]:
         changed = modified_files(look, venv, found)
         if not changed:
             continue
+        gone = [name for name in changed if name in _gone(found)]
+        others = [name for name in changed if name not in gone]
+        decides = sorted({*found.redirected, *found.absent, *found.replaced} & set(changed))
         gate = venv.fusion.gate_file if venv.fusion is not None else None
         patch = {*HEADERS, text.inside(found, gate) if gate else ""}
-        folded = patch.issuperset(changed)
-        verb = "is not the file" if len(changed) == 1 else "are not the files"
+        folded = patch.issuperset(changed) and not decides
         yield Hit(
-            f"{text.listing(changed)} in {text.brief(venv.path)} {verb} that {text.name(found)} "
-            "was released with.",
+            _told(venv, found, gone, others),
             venv=venv.path,
+            severity="error" if decides else None,
             key="gate" if folded else None,
             expected="match",
             seen=changed,
@@ -173,6 +179,26 @@ def package_modified(look: Look) -> Iterator[Hit]:
                 text.RESTART,
             ),
         )
+
+
+def _gone(found: FlashInfer) -> set[str]:
+    """Return the files that RECORD lists, or that the release needs, and that are not there."""
+    missing = {text.inside(found, file.path) for file in found.files if file.record == "missing"}
+    return missing | set(found.absent)
+
+
+def _told(venv: Venv, found: FlashInfer, gone: list[str], others: list[str]) -> str:
+    where, release = text.brief(venv.path), text.name(found)
+    parts = []
+    if gone:
+        verb = "is" if len(gone) == 1 else "are"
+        parts.append(f"{text.listing(gone)} of {release} {verb} absent from {where}")
+    if beside := [name for name in others if name in found.replaced]:
+        parts.append(f"{text.listing(beside)} in {where} is imported instead of the module of {release} beside it")
+    if changed := [name for name in others if name not in found.replaced]:
+        verb = "is not the file" if len(changed) == 1 else "are not the files"
+        parts.append(f"{text.listing(changed)} in {where} {verb} that {release} was released with")
+    return f"{'; '.join(parts)}."
 
 
 RULES = (flashinfer_missing, flashinfer_remnant, package_modified)

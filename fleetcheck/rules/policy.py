@@ -49,8 +49,13 @@ def place(gap: Gap) -> str:
 def unmet(gap: Gap) -> tuple[str, tuple[str, ...]]:
     """Return the sentence and the steps for one expectation that is not met."""
     if gap.key == "files":
+        how = (
+            "is not there, and a content is expected of it"
+            if gap.seen is None
+            else "does not have the expected content"
+        )
         return (
-            f"{text.brief(gap.why)} does not have the expected content.",
+            f"{text.brief(gap.why)} {how}.",
             (
                 f"sha256sum {text.quote(gap.why)}",
                 "Put the expected file back, or correct expect.files in the inventory.",

@@ -18,6 +18,9 @@ MEND_FIRST = (
     "what is on "
     "the disk now."
 )
+TOUCHED = (
+    "the disk holds the package's own file, which was moved there or had its owner or mode set after the start"
+)
 SLACK = 2.0
 """Seconds by which the start of a process may be off: the kernel counts it in ticks since a rounded boot time."""
 
@@ -190,8 +193,9 @@ def venv_not_serving(look: Look) -> Iterator[Hit]:
         "A process keeps what it loaded. Where the gate, `jit/env.py`, a header or a compiled module changed on "
         "the disk afterwards, the disk says one thing and the memory may hold the other: a patch that is not in "
         "force yet, or one that was taken back and still is. The later of mtime and ctime counts, since a file "
-        "that is moved into place keeps its mtime. A hard link whose ctime alone moved is passed by: tools that "
-        "share files between environments move it."
+        "that is moved into place keeps its mtime. Where every file is the package's own and only its ctime "
+        "moved, as `chown -R` does, it is information. A hard link whose ctime alone moved is passed by: tools "
+        "that share files between environments move it."
     ),
     remedy=(
         "Mend first what else is found of this host's files: a restart loads what is on the disk. Then restart "
@@ -201,36 +205,50 @@ def venv_not_serving(look: Look) -> Iterator[Hit]:
     references=(GATE, PROC),
 )
 def fusion_memory_differs(look: Look) -> Iterator[Hit]:
-    """Fire where a deciding file, or a mapped module, is newer than the process."""
+    """Fire once for each process that has an older deciding file, or module, in memory than the disk has."""
     found: list[tuple[tuple[str, ...], Process]] = []
     for process in look.facts.processes or ():
         venv = environment_of(look, process)
         records = _records(venv.flashinfer) if venv is not None and venv.flashinfer is not None else {}
-        where = (venv.path if venv is not None else process.venv) or ""
-        for file in process.files:
-            if changed(file, process):
-                found.append(((where, file.name, _direction(file, records)), process))
+        old = {file.name: _direction(file, process, records) for file in process.files if changed(file, process)}
+        alone = [file.name for file in process.files if (file.links or 1) == 1]
+        whole = len(alone) > 1 and list(old) == alone and set(old.values()) == {TOUCHED}
         for library in process.libraries:
             if library.replaced and any(name in library.path for name in DECIDING):
                 state = "is gone from" if library.deleted else "was replaced on"
-                found.append(
-                    ((where, basename(library.path), f"the file that is mapped {state} the disk"), process)
-                )
-    for (where, name, how), group in grouped(found).items():
-        verb = "has" if len(group) == 1 else "have"
-        yield Hit(
-            f"{pids(group)} {verb} {text.brief(name)} in memory from before a change: {how}.",
-            venv=where or None,
-            key=name,
-            expected="as on the disk",
-            seen=name,
-            basis="running",
-            remedy=(
-                f"ps -o pid,lstart,args -p {','.join(str(one.pid) for one in group[:8])}",
-                MEND_FIRST,
-                text.RESTART,
-            ),
-        )
+                old[basename(library.path)] = f"the file that is mapped {state} the disk"
+                whole = False
+        if old:
+            where = (venv.path if venv is not None else process.venv) or ""
+            found.append(
+                ((where, "info" if whole else "", *(f"{name}\0{how}" for name, how in old.items())), process)
+            )
+    for (where, mild, *told), group in grouped(found).items():
+        yield _older(where or None, mild, dict(one.split("\0", 1) for one in told), group)
+
+
+def _older(where: str | None, mild: str, old: Mapping[str, str], group: Sequence[Process]) -> Hit:
+    """Return the finding of processes that have the same files (by name: what became of it) from before."""
+    by_how: dict[str, list[str]] = {}
+    for name, how in old.items():
+        by_how.setdefault(how, []).append(name)
+    only = len(by_how) == 1
+    said = "; ".join(how if only else f"of {text.listing(names)}, {how}" for how, names in by_how.items())
+    verb = "has" if len(group) == 1 else "have"
+    return Hit(
+        f"{pids(group)} {verb} {text.listing(list(old))} in memory from before a change: {said}.",
+        venv=where,
+        severity="info" if mild else None,
+        key=",".join(sorted(old)),
+        expected="as on the disk",
+        seen=next(iter(old)) if len(old) == 1 else list(old),
+        basis="running",
+        remedy=(
+            f"ps -o pid,lstart,args -p {','.join(str(one.pid) for one in group[:8])}",
+            MEND_FIRST,
+            text.RESTART,
+        ),
+    )
 
 
 def changed(file: DiskFile, process: Process) -> bool:
@@ -246,13 +264,14 @@ def _records(found: FlashInfer) -> Mapping[str, str]:
     return {text.inside(found, file.path): file.record for file in found.files}
 
 
-def _direction(file: DiskFile, records: Mapping[str, str]) -> str:
+def _direction(file: DiskFile, process: Process, records: Mapping[str, str]) -> str:
     state = records.get(file.name)
     if state in ("mismatch", "unlisted"):
         return "the disk holds a local edit, made after the start"
     # The agent lists files that are not as RECORD has them, and a few that are.
     if state == "match":
-        return "the disk holds the package's own file, put there after the start"
+        written = file.modified_at is not None and file.modified_at > (process.started_at or 0.0) + SLACK
+        return "the disk holds the package's own file, written after the start" if written else TOUCHED
     return "the disk holds a file that came there after the start"
 
 

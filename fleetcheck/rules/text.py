@@ -100,3 +100,16 @@ def inside(found: FlashInfer, path: str) -> str:
     """Return a path relative to FlashInfer's package folder; one elsewhere, or relative already, as it is."""
     root = f"{found.root.rstrip('/')}/" if found.root else None
     return path.removeprefix(root) if root is not None else path
+
+
+def env_sums(found: FlashInfer) -> list[str]:
+    """Return the sha256 of ``jit/env.py``, empty where it is not there or could not be read."""
+    return [file.sha256 for file in found.files if file.sha256 and inside(found, file.path) == "jit/env.py"]
+
+
+def env_file(found: FlashInfer) -> str:
+    """Return what ``jit/env.py`` is, in words."""
+    if found.env_record == "missing":
+        return "no such file"
+    sums = env_sums(found)
+    return f"another one, with sha256 {sums[0]}" if sums else "another one"

@@ -83,6 +83,8 @@ def test_no_text_harms(text: str) -> None:
         "print(FLASHINFER_CSRC_DIR := '/x')",
         "with x as FLASHINFER_CSRC_DIR:\n    pass",
         "class FLASHINFER_CSRC_DIR:\n    pass",
+        "match other:\n    case FLASHINFER_CSRC_DIR:\n        pass",
+        "import hook\nhook.apply(__name__)",
     ],
 )
 def test_an_edited_file_that_may_set_the_path_unseen(more: str) -> None:
@@ -91,6 +93,9 @@ def test_an_edited_file_that_may_set_the_path_unseen(more: str) -> None:
     found = flashinfer({"root": ROOT, "files": [entry]}, Around({}, (), None, {}))
     assert (found.csrc_dir, found.csrc_state, found.env_record) == (None, "unknown", "mismatch")
     assert (found.env_error or "").endswith(f"may set {CSRC}")
+    for record in ("no-record", "unlisted"):
+        found = flashinfer({"root": ROOT, "files": [{**entry, "record": record}]}, Around({}, (), None, {}))
+        assert (found.csrc_dir, bool(found.env_error)) == (None, True)
     found = flashinfer({"root": ROOT, "files": [{**entry, "record": "match"}]}, Around({}, (), None, {}))
     assert (found.csrc_dir, found.env_error) == (f"{ROOT}/data", None)
 
@@ -98,6 +103,17 @@ def test_an_edited_file_that_may_set_the_path_unseen(more: str) -> None:
 def test_the_else_of_a_try_is_run() -> None:
     text = "try:\n    pass\nexcept OSError:\n    pass\nelse:\n    FLASHINFER_CSRC_DIR = '/b'\n"
     assert constants(text, FILE, FILE, World({})).values[CSRC] == "/b"
+
+
+@pytest.mark.parametrize(
+    ("module", "told"), [("json", "/x"), ("nosuch", None), ("._own", None), ("flashinfer_cubin", None)]
+)
+def test_what_stands_behind_an_import_that_may_fail_is_unknown(module: str, told: str | None) -> None:
+    line = f"from {module} import y" if module.startswith(".") else f"import {module}"
+    text = f"{CSRC} = '/a'\ntry:\n    {line}\n    {CSRC} = '/x'\nexcept ImportError:\n    pass\n"
+    assert constants(text, FILE, FILE, World({})).values.get(CSRC) == told
+    installed = World({}, packages={"flashinfer_cubin": True})
+    assert constants(text, FILE, FILE, installed).values.get(CSRC) == ("/x" if "cubin" in module else told)
 
 
 def test_a_surrogate_in_a_literal_can_be_written() -> None:

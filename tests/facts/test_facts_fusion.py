@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fleetcheck.facts import gates, guards, releases
+from fleetcheck.facts import deciders, gates, guards, releases
 from fleetcheck.facts.fusion import fusion
 from fleetcheck.facts.records import Framework
 
@@ -79,7 +79,10 @@ def test_the_verdict(case: dict[str, Any]) -> None:
         files["jit/comm.py"] = {"text": text, "record": case.get("record", "match")}
     if case["guards"] is not None:
         lines = [GUARD] * case["guards"] + [PLAIN] * 3
-        files[guards.HEADER] = {"text": "".join(f"{n}\t{line}\n" for n, line in enumerate(lines, 400))}
+        files[guards.HEADER] = {
+            "text": "".join(f"{n}\t{line}\n" for n, line in enumerate(lines, 400)),
+            "record": "match",
+        }
     edited = ("srt/layers/layernorm.py",) if case.get("edited") else ()
     callers = [Framework(name="sglang", version=case["sglang"], modified=edited)] if "sglang" in case else []
     found = fusion(files, case.get("version"), case["gpus"], callers)
@@ -117,7 +120,8 @@ def test_an_edited_header_that_is_not_understood(line: str, gpu: str) -> None:
 
 
 def test_an_edited_header_that_is_understood_is_counted() -> None:
-    header = {"text": f"40\t{PLAIN}\n60\t// #if __CUDA_ARCH__ >= 1200\n", "record": "mismatch"}
+    lines = "".join(f"{number}\t{PLAIN}\n" for number in range(40, 55))
+    header = {"text": f"{lines}60\t// #if __CUDA_ARCH__ >= 1200\n", "record": "mismatch"}
     files = {"jit/comm.py": {"text": module(GATED), "record": "mismatch"}, guards.HEADER: header}
     assert (fusion(files, "0.6.2", ["12.0"]).verdict, fusion(files, "0.6.2", ["12.0"]).guards) == ("patched", 0)
 
@@ -224,3 +228,113 @@ def test_a_function_bound_anew_in_an_edited_file(more: str) -> None:
 )
 def test_the_gate_of_an_unedited_release(version: str | None, expected: tuple[bool, Any]) -> None:
     assert releases.stock_gate(version) == expected
+
+
+def entry(text: str | None, record: str = "match", **more: Any) -> dict[str, Any]:
+    return {"text": text, "sha256": "3f" * 32, "record": record, **more}
+
+
+HEADER_LINES = "".join(f"{number}\t{PLAIN}\n" for number in range(1, 16))
+CONTEXT_TEXT = '''
+class CompilationContext:
+    def __init__(self):
+        self.TARGET_CUDA_ARCHS = set()
+
+    def get_nvcc_flags_list(self, supported_major_versions: list[int] = None) -> list[str]:
+        """Upstream's own filter."""
+        if supported_major_versions:
+            supported_cuda_archs = [
+                major_minor_tuple
+                for major_minor_tuple in self.TARGET_CUDA_ARCHS
+                if major_minor_tuple[0] in supported_major_versions
+            ]
+        else:
+            supported_cuda_archs = self.TARGET_CUDA_ARCHS
+        if len(supported_cuda_archs) == 0:
+            raise RuntimeError(
+                f"No supported CUDA architectures found for major versions {supported_major_versions}."
+            )
+        return [f"-gencode=arch=compute_{major}{minor}" for major, minor in supported_cuda_archs]
+'''
+
+
+def around(record: str, **files: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the deciding files of a 0.6.18 to which nothing was done, but for what is given (``/`` as ``__``)."""
+    own = {
+        "jit/comm.py": entry(module(GATED), record),
+        "compilation_context.py": entry(CONTEXT_TEXT, record),
+        **{name: entry(HEADER_LINES, record) for name in deciders.HEADERS},
+        deciders.FUSION_SOURCE: entry(None, record),
+    }
+    return own | files
+
+
+@pytest.mark.parametrize("record", ["match", "no-record", "unlisted"])
+def test_a_clean_package_is_supported_with_a_record_and_without(record: str) -> None:
+    assert fusion(around(record), "0.6.18", ["12.0"]).verdict == "supported"
+
+
+@pytest.mark.parametrize("record", ["mismatch", "no-record", "unlisted"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (guards.HEADER, "1\t#define CC __CUDA_ARCH__\n" + HEADER_LINES),
+        (guards.HEADER, "1\t#if defined(SM_OK)\n"),
+        (guards.HEADER, HEADER_LINES.replace("(__CUDA_ARCH__ >= 900)", "(__CUDA_ARCH__ >= 900) && SM_OK", 1)),
+        ("jit/comm.py", module(GATED) + "from ._corp import *\n"),
+        ("jit/comm.py", module(GATED) + "jit_env.FLASHINFER_CSRC_DIR = x\n"),
+        ("jit/comm.py", module(GATED).replace("'trtllm_comm'", "'trtllm_comm', '/opt/x/trtllm_allreduce.cu'")),
+        (
+            "compilation_context.py",
+            CONTEXT_TEXT.replace("def get_nvcc", "def get_nvcc_flags_list(self): pass\n    def x"),
+        ),
+        ("compilation_context.py", CONTEXT_TEXT + "CompilationContext.get_nvcc_flags_list = x\n"),
+        ("compilation_context.py", CONTEXT_TEXT.replace("[0] in supp", "[0] + 3 in supp")),
+        ("compilation_context.py", CONTEXT_TEXT.replace("{major}{minor}", "120f")),
+    ],
+)
+def test_an_edit_reads_the_same_without_a_record(name: str, text: str, record: str) -> None:
+    files = around("match" if record == "mismatch" else record) | {name: entry(text, record)}
+    found = fusion(files, "0.6.18", ["12.0"])
+    assert (found.verdict, bool(found.gate_error)) == ("unreadable", True)
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ({"jit/core.py": entry(None, "mismatch")}, "unreadable"),
+        ({"jit/__init__.py": entry(None, "mismatch")}, "unreadable"),
+        ({"jit/env/__init__.py": entry(None, "unlisted")}, "unreadable"),
+        ({"jit/core.cpython-311-x86_64-linux-gnu.so": entry(None, "unlisted")}, "unreadable"),
+        ({"jit/comm/__init__.py": entry(None, "unlisted")}, "unreadable"),
+        ({"jit/gemm/__init__.py": entry(None, "unlisted")}, "supported"),
+        ({"jit/core.py": {"record": "missing", "error": "ENOENT"}}, "unknown"),
+        ({"comm/__init__.py": {"record": "missing", "error": "ENOENT"}}, "unknown"),
+        ({deciders.HEADERS[1]: {"record": "missing", "error": "ENOENT"}}, "unknown"),
+    ],
+)
+def test_the_modules_around_the_gate_decide_too(more: dict[str, Any], verdict: str) -> None:
+    found = fusion(around("match") | more, "0.6.18", ["12.0"])
+    assert (found.verdict, bool(found.gate_error)) == (verdict, verdict != "supported")
+
+
+def test_a_header_that_is_gone_from_a_checkout() -> None:
+    files = around("no-record")
+    del files[deciders.HEADERS[1]]
+    assert fusion(files, "0.6.18", ["9.0"]).verdict == "unknown"
+    assert deciders.lost(files, "0.6.18") == (deciders.HEADERS[1],)
+
+
+def test_an_unsafe_patch_is_not_hidden_by_another_edit() -> None:
+    header = entry("".join(f"{number}\t{GUARD}\n" for number in range(15)), "match")
+    files = around("match") | {guards.HEADER: header, "jit/core.py": entry(None, "mismatch")}
+    assert fusion(files, "0.6.2", ["12.0"]).verdict == "unsafe-patch"
+
+
+@pytest.mark.parametrize(
+    ("archs", "verdict"),
+    [("9.0a 12.0", "unreadable"), ("12.0f", "refused"), (None, "refused"), ("10.0", "unreadable")],
+)
+def test_a_list_by_which_the_gate_passes_is_no_refusal(archs: str | None, verdict: str) -> None:
+    files = around("match") | {"jit/comm.py": entry(module(GATED.replace(", 12", "")))}
+    assert fusion(files, "0.6.2", ["12.0"], arch_list=archs).verdict == verdict

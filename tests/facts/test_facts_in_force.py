@@ -41,6 +41,20 @@ def state(place: Venv, *processes: Process) -> str:
         (venv("supported"), {"--tp": "8"}, "off"),
         (venv("supported"), {ENABLE: ""}, "off"),
         (venv("supported"), {"--tp-size": "1", ENABLE: ""}, "off"),
+        (venv("refused", auto=(12,)), {"--tp": "8"}, "would-crash"),
+        (venv("refused", auto=(12,)), {"--tp": "1"}, "off"),
+        (venv("refused", auto=(12,)), {}, "off"),
+        (venv("refused", auto=(12,)), {"--config": ""}, "would-crash"),
+        (venv("supported"), {"--config": ""}, "unknown"),
+        (venv("supported"), {"--config": "", "--tp": "8"}, "unknown"),
+        (venv("supported"), {"--config": "", "--tp": "8", ENABLE: ""}, "on"),
+        (venv("supported"), {"--config": "", "--tp": "1", ENABLE: ""}, "off"),
+        (venv("supported"), {"--tensor-parallel": "8", ENABLE: ""}, "on"),
+        (venv("supported"), {"--tensor-parallel": "8", "--enable-flashinfer-allreduce": ""}, "on"),
+        (venv("supported"), {"--tp-s": "8", "--enable-fl": ""}, "on"),
+        (venv("supported"), {"--tp": "8", "--enable-f": ""}, "unknown"),
+        (venv("supported"), {"--t": "8", ENABLE: ""}, "unknown"),
+        (venv("supported"), {"--tp": "(not told)", ENABLE: ""}, "unknown"),
         (venv("supported", auto=(12,)), {"--tp": "8"}, "unknown"),
         (venv("supported", auto=(12,)), {"--tp": "8", ENFORCE: ""}, "off"),
         (venv("supported", admits=(9, 10)), {"--tp": "8", ENABLE: ""}, "off"),
@@ -76,6 +90,12 @@ def test_vllm_with_a_size_that_its_table_does_not_have(verdict: str, falls_back:
     place = place.model_copy(update={"fusion": place.fusion.model_copy(update={"callers": callers})})
     assert state(place, process("vllm", **flags)) == "off"
     assert state(place, process("vllm", **flags, fi_allreduce_fusion_max_size_mb="64")) == wanted
+
+
+def test_vllm_reads_a_file_that_may_give_the_size() -> None:
+    place = venv("supported", "vllm", admits=(9, 10))
+    assert state(place, process("vllm", **{"--tensor-parallel-size": "8"})) == "off"
+    assert state(place, process("vllm", **{"--tensor-parallel-size": "8", "--config": ""})) == "unknown"
 
 
 def test_a_renamed_child_without_its_launcher_tells_nothing() -> None:

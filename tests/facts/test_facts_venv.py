@@ -121,6 +121,24 @@ def test_a_stock_wheel() -> None:
             "unreadable",
             "ValueError: x",
         ),
+        (
+            part(packages={"flashinfer": {"spec": "namespace", "locations": [ROOT], "dists": [DIST]}}),
+            {},
+            "unreadable",
+            f"flashinfer-python 0.6.2 is installed, and {ROOT} may not be read, or lacks its __init__.py",
+        ),
+        (
+            part(packages={"flashinfer": {"spec": "none"}}, interpreter={"closed": [SITE]}),
+            {},
+            "unreadable",
+            f"{SITE} may not be read",
+        ),
+        (
+            {"state": "broken", "stderr": "PermissionError: [Errno 13] Permission denied: '/opt/v/pyvenv.cfg'"},
+            {},
+            "unreadable",
+            "PermissionError: [Errno 13] Permission denied: '/opt/v/pyvenv.cfg'",
+        ),
         (part(packages={}), {}, "unreadable", "FlashInfer was not looked for"),
         (part(packages=None), {}, "unreadable", "FlashInfer was not looked for"),
     ],
@@ -315,3 +333,67 @@ def test_pci_stands_in_for_gpus_that_do_not_answer() -> None:
     assert facts.gpus.compute_capability == ()
     assert facts.venvs[0].fusion is not None
     assert facts.venvs[0].fusion.verdict == "supported"
+
+
+@pytest.mark.parametrize(
+    ("changes", "verified"),
+    [
+        ({"checked": 500}, True),
+        ({"checked": 435}, "partly"),
+        ({"checked": 500, "csrc": [WHOLE | {"unhashed": 1}]}, "partly"),
+        ({"checked": 435, "csrc": [WHOLE | {"missing": ["a.cu"], "missing_count": 1}]}, True),
+        ({"checked": 435, "csrc": [WHOLE | {"size_differs": ["a.cu"]}]}, True),
+        ({"checked": 0, "files": [file("jit/env.py", ENV, "unlisted")]}, False),
+    ],
+)
+def test_verified_is_partly_where_not_all_was_hashed(changes: dict[str, Any], verified: object) -> None:
+    found = venv_of(part(package(**changes))).flashinfer
+    assert found is not None
+    assert found.verified == verified
+
+
+@pytest.mark.parametrize(
+    ("more", "basis", "fields"),
+    [
+        (file("jit/core.py", record="mismatch"), "guessed", ("redirected", ("jit/core.py",))),
+        (file("__init__.py", record="mismatch"), "guessed", ("redirected", ("__init__.py",))),
+        (file("version.py", "import x\nx.FLASHINFER_CSRC_DIR = 1\n", "mismatch"), "guessed", None),
+        (file("comm/trtllm_ar.py", "x = 1\n", "mismatch"), "resolved", ("redirected", ("comm/trtllm_ar.py",))),
+        (file("jit/env/__init__.py", record="unlisted", sha256="3f" * 32), "guessed", None),
+        (file("jit/attention.py", record="mismatch"), "resolved", ("redirected", ())),
+    ],
+)
+def test_an_edit_beside_env_may_move_the_sources(more: dict[str, Any], basis: str, fields: Any) -> None:
+    files = [*package()["files"], more | {"sha256": "3f" * 32}]
+    files[1] = files[1] | {"sha256": "3f" * 32}
+    found = venv_of(part(package(files=files))).flashinfer
+    assert found is not None
+    assert found.basis == basis
+    assert fields is None or getattr(found, fields[0]) == fields[1]
+
+
+def test_a_folder_beside_env_is_imported_instead_of_it() -> None:
+    instead = file("jit/env/__init__.py", record="unlisted", sha256="3f" * 32)
+    found = venv_of(part(package(files=[*package()["files"], instead]))).flashinfer
+    assert found is not None
+    assert (found.csrc_dir, found.replaced) == (None, ("jit/env/__init__.py",))
+    assert found.env_error == "never run: jit/env/__init__.py is imported instead"
+
+
+def test_a_header_that_is_gone_makes_the_sources_incomplete() -> None:
+    name = "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh"
+    gone = file(name, record="missing", error="ENOENT")
+    found = venv_of(part(package(files=[*package()["files"], gone]))).flashinfer
+    assert found is not None
+    assert (found.csrc_state, found.csrc_missing, found.absent) == (
+        "incomplete",
+        ("../include/flashinfer/comm/trtllm_allreduce_fusion.cuh",),
+        (name,),
+    )
+
+
+def test_a_record_that_may_not_be_read_is_not_absent() -> None:
+    csrc = [WHOLE | {"listed": None}]
+    found = venv_of(part(package(dists=[DIST | {"record": "unreadable"}], csrc=csrc))).flashinfer
+    assert found is not None
+    assert (found.csrc_state, found.csrc_error) == ("unknown", "RECORD, which lists its files, could not be read")

@@ -77,4 +77,4 @@ def test_messages_are_one_plain_sentence(slug: str, case: dict[str, Any]) -> Non
         assert finding.host == "gpu01"
         assert finding.remedy
         assert all(step and "\n" not in step for step in finding.remedy)
-        assert finding.reference == RULES[finding.rule].references[0]
+        assert finding.reference == RULES[finding.rule].reference

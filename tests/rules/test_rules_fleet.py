@@ -77,7 +77,7 @@ def test_case(slug: str, case: dict[str, Any]) -> None:
         assert finding.message.endswith(".")
         assert "None" not in finding.message
         assert finding.remedy
-        assert finding.reference == RULES[slug].references[0]
+        assert finding.reference == RULES[slug].reference
         json.dumps(finding.model_dump(mode="json"))
 
 
