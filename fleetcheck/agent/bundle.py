@@ -20,11 +20,12 @@ from fleetcheck.version import __version__
 
 HOST = (
     "values", "processes", "system", "hardware", "kernel_log", "smi", "tools", "contain", "commands", "disk",
-    "proc", "find", "startup", "serving", "caches", "activate", "container", "deep", "jobs", "blanks", "gather",
+    "proc", "find", "startup", "expected", "serving", "caches", "activate", "container", "deep", "jobs",
+    "blanks", "gather",
 )  # fmt: skip
 INSIDE = (
     "values", "system", "tools", "distributions", "cuts", "sources", "frameworks", "constant",
-    "startfiles", "inside",
+    "startnames", "startcode", "sitepath", "startfiles", "inside",
 )  # fmt: skip
 IMPORTED = ("values", "startfiles", "imported")
 TYPES_ONLY = ("__future__", "typing", "collections.abc")

@@ -21,12 +21,14 @@ class Request:
 
     ``venvs`` are paths or globs as the inventory gives them, ``discover`` holds ``running`` and ``usual``.
     ``scan`` are files, folders and globs to search for written down paths of sources.
+    ``files`` are those to hash: absolute, or relative to FlashInfer's package in each environment.
     """
 
     venvs: tuple[str, ...] = ()
     discover: tuple[str, ...] = ()
     sysroot: str = ""
     scan: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     deep: bool = False
     host_limit: float = 120.0
     smi_limit: float = 60.0

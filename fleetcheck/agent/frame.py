@@ -15,7 +15,7 @@ from typing import Any
 from fleetcheck.errors import FleetcheckError
 
 NAME = re.compile(
-    r"agent|system|driver|pci|toolkits|kernel|processes|caches|scan|venvs|(?:venv|deep)/\d{1,3}|smi|end"
+    r"agent|system|driver|pci|toolkits|kernel|processes|caches|scan|expected|venvs|(?:venv|deep)/\d{1,3}|smi|end"
 )
 HEADER = re.compile(rb" ([a-z]{1,16}(?:/\d{1,3})?) (\d{1,9}) ([0-9a-f]{8}|cksum:\d{1,10})\n")
 HEADER_BYTES = 64

@@ -181,11 +181,18 @@ def request_for(target: Target, settings: Settings, seconds: float) -> Request:
         discover=tuple(item for item in items if not isinstance(item, VenvItem)),
         sysroot=target.sysroot,
         scan=target.scan,
+        files=expected_files(target),
         deep=settings.deep,
         host_limit=max(0.5, seconds - min(3.0, seconds / 10)),
         smi_limit=min(settings.limits.smi, seconds),
         max_bytes=settings.max_bytes,
     )
+
+
+def expected_files(target: Target) -> tuple[str, ...]:
+    """Return the files of which the host, or an environment's own entry, expects a content."""
+    entries = [target.expect, *(item.expect for item in target.venvs if isinstance(item, VenvItem))]
+    return tuple(dict.fromkeys(name for entry in entries for name in entry.files or {}))
 
 
 def _internal(attempt: Attempt, error: Exception) -> LookError:

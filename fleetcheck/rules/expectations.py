@@ -202,8 +202,7 @@ def files_of(
                 yield path, file, owner
             continue
         for venv in venvs:
-            root = venv.flashinfer.root if venv.flashinfer is not None else None
-            if root is not None and path in aliases(venv, f"{root}/{name}"):
+            if venv.flashinfer is not None and path in aliases(venv, f"{venv.flashinfer.root}/{name}"):
                 told |= aliases(venv, path)
                 yield path, file, venv
 

@@ -79,7 +79,11 @@ def for_everybody(host: Host, path: str) -> Path:
         ("flashinfer/data/csrc", "unreadable", {"csrc-unreadable", "fusion-refused"}),
         ("flashinfer/jit/comm.py", "complete", {"fusion-gate-unreadable"}),
         ("flashinfer/data/csrc/norm.cu", "complete", {"fusion-refused"}),
-        ("flashinfer/data/include/flashinfer/comm/trtllm_allreduce.cuh", "complete", {"fusion-refused"}),
+        (
+            "flashinfer/data/include/flashinfer/comm/trtllm_allreduce.cuh",
+            "complete",
+            {"csrc-unreadable", "fusion-refused"},
+        ),
         ("flashinfer_python-0.6.2.dist-info/RECORD", "unknown", {"fusion-refused", "expectation-unchecked"}),
         ("flashinfer_python-0.6.2.dist-info/METADATA", "complete", {"fusion-refused"}),
         ("flashinfer_python-0.6.2.dist-info", "unknown", {"fusion-refused", "expectation-unchecked"}),

@@ -6,10 +6,11 @@ import os
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from agent_host import FILES, Host, look, start, tree
+from agent_host import FILES, Answer, Host, look, start, tree
 from support.straced import trace
 
 from fleetcheck.agent.evidence import Request
@@ -25,6 +26,24 @@ os.makedirs(FLASHINFER_WORKSPACE_DIR, exist_ok=True)
 os.makedirs(FLASHINFER_CSRC_DIR, exist_ok=True)
 """
 REAL = {**FILES, "flashinfer/__init__.py": "__version__ = '0.6.2'\n", "flashinfer/jit/env.py": ENV_PY}
+# The guard's refusal told as something else, a file that it kept from being there, and one that changed nothing.
+WRAPPED = """try:
+    open(__file__ + '.new', 'w')
+except OSError as error:
+    raise RuntimeError('no cache') from error
+"""
+NEVER_WRITTEN = """try:
+    open(__file__ + '.new', 'w')
+except OSError:
+    pass
+open(__file__ + '.new')
+"""
+SWALLOWED = """try:
+    open(__file__ + '.new', 'w')
+except OSError:
+    pass
+import torch_that_is_absent
+"""
 
 
 @pytest.fixture
@@ -67,19 +86,24 @@ def test_without_deep_nothing_is_imported(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "error"),
+    ("body", "error", "state"),
     [
-        ("import os; os.makedirs(__file__ + '.d')\n", "PermissionError"),
-        ("open(__file__ + '.new', 'w')\n", "PermissionError"),
-        ("import socket; socket.create_connection(('127.0.0.1', 9), 1)\n", "PermissionError"),
-        ("import socket; socket.socket().bind(('127.0.0.1', 0))\n", "PermissionError"),
-        ("import os; os.rename(__file__, __file__ + 'x')\n", "PermissionError"),
-        ("raise SystemExit('no')\n", "SystemExit"),
-        ("import torch_that_is_absent\n", "ModuleNotFoundError"),
+        ("import os; os.makedirs(__file__ + '.d')\n", "PermissionError", "refused"),
+        ("open(__file__ + '.new', 'w')\n", "PermissionError", "refused"),
+        ("import socket; socket.create_connection(('127.0.0.1', 9), 1)\n", "PermissionError", "refused"),
+        ("import socket; socket.socket().bind(('127.0.0.1', 0))\n", "PermissionError", "refused"),
+        ("import os; os.rename(__file__, __file__ + 'x')\n", "PermissionError", "refused"),
+        (WRAPPED, "RuntimeError: no cache", "refused"),
+        (NEVER_WRITTEN, "FileNotFoundError", "refused"),
+        ("raise SystemExit('no')\n", "SystemExit", "failed"),
+        ("import torch_that_is_absent\n", "ModuleNotFoundError", "failed"),
+        (SWALLOWED, "ModuleNotFoundError", "failed"),
+        ("open('/etc/shadow.that.is.absent')\n", "FileNotFoundError", "failed"),
+        ("raise RuntimeError('No CUDA GPUs are available')\n", "RuntimeError", "no-gpu"),
     ],
 )
 def test_what_the_import_may_not_do_is_an_error_and_not_done(
-    host: Host, scratch: Path, body: str, error: str
+    host: Host, scratch: Path, body: str, error: str, state: str
 ) -> None:
     host.venv("/opt/ml", files={**REAL, "flashinfer/jit/env.py": body + ENV_PY})
     before = tree(host.root)
@@ -89,6 +113,7 @@ def test_what_the_import_may_not_do_is_an_error_and_not_done(
     facts = host_facts(answer.parts)
     assert facts.venvs[0].flashinfer is not None
     assert facts.venvs[0].flashinfer.imported_error is not None
+    assert facts.venvs[0].flashinfer.imported_state == state
     assert facts.venvs[0].flashinfer.basis == "resolved"
 
 
@@ -134,3 +159,30 @@ def test_the_import_takes_what_the_activation_puts_in_front(host: Host, scratch:
     assert found.imported_csrc_dir == found.csrc_dir == "/srv/repo/flashinfer/data/csrc"
     assert found.hidden is not None
     assert (found.hidden.by, found.recorded_version) == ("activation", None)
+
+
+def answered(answer: Answer) -> tuple[str | None, str | None]:
+    """Return how the first environment's import ended, and what was said of it."""
+    found = host_facts(answer.parts).venvs[0].flashinfer
+    assert found is not None
+    return found.imported_state, found.imported_error
+
+
+def test_an_interpreter_that_ends_in_the_import_is_a_failure(host: Host, scratch: Path) -> None:
+    host.venv("/opt/ml", files={**REAL, "flashinfer/jit/env.py": "import os; os.abort()\n"})
+    answer = look(ask(host), env={**os.environ, "TMPDIR": str(scratch)})
+    assert answered(answer)[0] == "failed"
+
+
+def test_without_a_scratch_folder_the_import_is_told_as_not_made(host: Host, tmp_path: Path) -> None:
+    host.venv("/opt/ml", files=REAL)
+    answer = look(ask(host), env={**os.environ, "TMPDIR": str(tmp_path / "absent")})
+    state, why = answered(answer)
+    assert (state, (why or "").partition(":")[0]) == ("not-made", "no scratch folder")
+
+
+def test_an_import_for_which_there_was_no_time_is_told_as_not_made(host: Host, scratch: Path) -> None:
+    host.venv("/opt/ml", files={**REAL, "flashinfer/jit/env.py": "import time\ntime.sleep(1000)\n"})
+    answer = look(replace(ask(host), host_limit=4.0), env={**os.environ, "TMPDIR": str(scratch)})
+    assert answered(answer) == ("not-made", "limit")
+    assert list(scratch.iterdir()) == []

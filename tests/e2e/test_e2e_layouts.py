@@ -75,10 +75,12 @@ def l8_editable_by_finder(shop: Workshop, built: Built, path: str) -> Environmen
     repo = checkout(shop, built, path, data=True)
     finder = "__editable___flashinfer_python_0_6_2_finder"
     (made.site / f"{finder}.py").write_text(
-        "import sys\nfrom importlib.util import spec_from_file_location\n\n\nclass Finder:\n    @classmethod\n"
-        "    def find_spec(cls, name, path=None, target=None):\n        if name == 'flashinfer':\n"
-        f"            return spec_from_file_location(name, {str(repo / 'flashinfer/__init__.py')!r})\n\n\n"
-        "def install():\n    sys.meta_path.append(Finder)\n"
+        "from __future__ import annotations\nimport sys\nfrom importlib.util import spec_from_file_location\n\n"
+        f"MAPPING: dict[str, str] = {{'flashinfer': {str(repo / 'flashinfer')!r}}}\n"
+        "NAMESPACES: dict[str, list[str]] = {}\n\n\nclass _EditableFinder:\n    @classmethod\n"
+        "    def find_spec(cls, name, path=None, target=None):\n        if name in MAPPING:\n"
+        "            return spec_from_file_location(name, MAPPING[name] + '/__init__.py')\n\n\n"
+        "def install():\n    sys.meta_path.append(_EditableFinder)\n"
     )
     (made.site / "__editable__.flashinfer_python-0.6.2.pth").write_text(f"import {finder}; {finder}.install()\n")
     editable(made, [f"{finder}.py,,", "__editable__.flashinfer_python-0.6.2.pth,,"])

@@ -202,3 +202,13 @@ def test_a_clock_that_jumped_back_orders_no_runs(book: Book) -> None:
     assert changes.before is not None
     assert changes.before.id == "run-900"
     assert "the clock jumped back" in text.render(changes, nights.FIRST)
+
+
+def test_a_verdict_that_stays_is_not_what_got_worse(book: Book) -> None:
+    a = nights.machine("a")
+    book.run(a)
+    found = (runs.finding("a", "gpu-count", "warning"), runs.finding("a", "iommu-on", "warning"))
+    worse = book.told(a, findings=found)
+    assert worse[1] == "worse         a: 2 new findings (gpu-count, iommu-on); the verdict is still ok"
+    better = book.told(a, findings=found[1:])
+    assert better[1] == "better        a: 1 resolved finding (gpu-count); the verdict is still ok"

@@ -158,6 +158,13 @@ def test_more_keys_than_the_server_allows(sshd: Sshd, tmp_path: Path) -> None:
     file = config(tmp_path / "config", *(f"IdentityFile {key}" for key in wrong))
     evidence = look(sshd.target("host", identity_file=None), file)
     assert (evidence.outcome, evidence.detail) == ("auth-failed", "refused")
+    assert f" with all 5 keys: {', '.join(map(str, wrong[:5]))}; add the public key " in str(evidence.message)
+
+
+def test_a_refusal_names_the_key(sshd: Sshd, tmp_path: Path) -> None:
+    wrong = make_key(tmp_path / "wrong")
+    evidence = look(sshd.target("host", identity_file=str(wrong)))
+    assert f" with its key {wrong}; add the public key to its authorized_keys" in str(evidence.message)
 
 
 def test_certificate(tmp_path: Path) -> None:
@@ -234,6 +241,21 @@ def test_key_that_only_the_agent_holds(
         file = config(tmp_path / "config", "IdentityFile none", f"IdentityAgent {agent}")
         monkeypatch.delenv("SSH_AUTH_SOCK")
         assert checked(look(sshd.target("host", identity_file=None), file))
+
+
+def test_a_refusal_names_keys_of_the_agent_by_their_fingerprints(
+    sshd: Sshd, agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(agent))
+    own, other = make_key(tmp_path / "own"), make_key(tmp_path / "other")
+    for key in (own, other):
+        ssh_add(agent, key)
+    listing = subprocess.run(
+        ["ssh-keygen", "-lf", str(other)], check=True, timeout=60, capture_output=True, text=True
+    ).stdout
+    file = config(tmp_path / "config", f"IdentityFile {own}")
+    message = str(look(sshd.target("host", identity_file=None), file).message)
+    assert f" with all 2 keys: {own}, {listing.split()[1]} of the agent; add " in message
 
 
 def test_identities_only_keeps_other_keys_of_the_agent_back(

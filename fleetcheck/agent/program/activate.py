@@ -16,7 +16,7 @@ from fleetcheck.agent.program.values import Root, dumps, one_line, open_file, pr
 
 ACTIVATE = r"""
 fleetcheck_venv=$1 fleetcheck_python=$2 fleetcheck_kind=$3 fleetcheck_root=$4 fleetcheck_shown=$5
-fleetcheck_rc=0 fleetcheck_login=${PYTHONPATH-}
+fleetcheck_start=$6 fleetcheck_rc=0 fleetcheck_login=${PYTHONPATH-}
 case $fleetcheck_kind in
 venv)
     { . "$fleetcheck_venv/bin/activate"; fleetcheck_rc=$?; } </dev/null >&5 2>&5 4>&- 5>&-
@@ -37,16 +37,28 @@ plain)
 esac
 set +eu
 printf 'A%s\0%s\0%s\0' "$fleetcheck_rc" "$(command -v python3 2>/dev/null)" "$PATH" >&4
-exec "$fleetcheck_python" -I -B - "$fleetcheck_root" "$fleetcheck_shown" "$fleetcheck_login" 5>&-
+exec "$fleetcheck_python" "$fleetcheck_start" -B - "$fleetcheck_root" "$fleetcheck_shown" "$fleetcheck_login" 5>&-
 """
 RESULT_LIMIT = 4 << 20
-PREFIX = "import os, sys; os.write(1, os.fsencode(sys.prefix))"
+# Without site, which executes .pth files, no interpreter before 3.14 knows its venv: as site does, by pyvenv.cfg.
+PREFIX = """import os, sys
+folder = os.path.dirname(os.path.abspath(sys.executable or "/nonexistent/python"))
+above = os.path.dirname(folder)
+venv = any(os.path.isfile(place + "/pyvenv.cfg") for place in (folder, above))
+os.write(1, os.fsencode(above if venv else sys.prefix))
+"""
 
 
 class Talk:
-    """One shell that activates and becomes the interpreter, and what came over its pipes."""
+    """One shell that activates and becomes the interpreter, and what came over its pipes.
 
-    def __init__(self, root: Root, item: Dict[str, Any], kind: str, source: bytes) -> None:
+    The interpreter runs without ``site`` (``-S``), which would execute ``.pth`` files and ``sitecustomize``;
+    ``normally`` with it, which is for a real import alone.
+    """
+
+    def __init__(
+        self, root: Root, item: Dict[str, Any], kind: str, source: bytes, *, normally: bool = False
+    ) -> None:
         self.fds: Dict[str, int] = {}
         theirs = {}
         for name, target in (("result", 4), ("noise", 5), ("stderr", 2)):
@@ -55,6 +67,7 @@ class Talk:
         theirs[1] = theirs[2]
         place = root.at(item["path"])
         argv = ["/bin/sh", "-c", ACTIVATE, "sh", place, item["python"], kind, root.prefix, item["path"]]
+        argv.append("-I" if normally else "-IS")
         pid = spawn(argv, theirs)
         for fd in set(theirs.values()):
             os.close(fd)
@@ -184,7 +197,7 @@ def ask_python3(root: Root, item: Dict[str, Any], found: str, path: str, limit: 
         if os.path.dirname(found) in (os.environ.get("HOME"), os.getcwd()):
             value["error"] = "it lies in the login folder and is not executed"
             return value
-        answer = call([found, "-I", "-B", "-c", PREFIX], limit)
+        answer = call([found, "-I", "-S", "-B", "-c", PREFIX], limit)
         prefix = answer["stdout"] if answer["rc"] == 0 and answer["stdout"].startswith("/") else None
         if prefix is None:
             value["error"] = "timeout" if answer["timed_out"] else answer["error"] or one_line(answer["stderr"])

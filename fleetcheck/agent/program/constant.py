@@ -9,6 +9,7 @@ import os
 from typing import Any, Dict
 
 NAME = "FLASHINFER_CSRC_DIR"
+OF_PATHS = ("dirname", "abspath", "realpath", "normpath", "expanduser")
 STOCK = '_package_root/"data"/"csrc"'
 
 
@@ -68,6 +69,8 @@ def _called(node: Any, assigned: "Dict[str, Any]", file: str, depth: int) -> str
     args = [_value(arg, assigned, file, depth) for arg in node.args]
     name = ast.dump(node.func)
     attribute = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    if getattr(getattr(node.func, "value", None), "attr", "") == "path" and attribute in OF_PATHS:
+        return str(getattr(os.path, attribute)(*args))
     if attribute in ("resolve", "absolute", "expanduser"):
         place = _value(node.func.value, assigned, file, depth)
         return os.path.expanduser(place) if attribute == "expanduser" else os.path.realpath(place)

@@ -90,6 +90,9 @@ def read_inside(space: "Dict[str, Any]", item: "Dict[str, Any]", environ: "Dict[
         "prefix": prefix, "base_prefix": None, "sys_path": folders, "purelib": folders[0] if folders else None,
         "platlib": None,
     }  # fmt: skip
+    site = space["Site"](prefix, None, folders)
+    site.system = os.path.isfile(prefix + "/pyvenv.cfg") and space["includes_system"](prefix + "/pyvenv.cfg")
+    space["find_site"] = lambda _: site
     space["interpreter"] = lambda _: interpreter
     space["headers"] = lambda: None
     sys.argv = ["-", ""]

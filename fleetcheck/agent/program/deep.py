@@ -59,7 +59,7 @@ def look_deep(root: Root, item: "Dict[str, Any]", source: bytes, scratch: str, l
     }  # fmt: skip
     call = "tell_import(%r, 4)\n" % scratch
     kind = item["kind"] if item["script"] is not None or item["kind"] != "venv" else "plain"
-    lines = converse(Talk(root, item, kind, source + call.encode()), value, limit)
+    lines = converse(Talk(root, item, kind, source + call.encode(), normally=True), value, limit)
     if lines is None:
         return dumps(value)
     return dumps(value)[:-1] + ', "imported": ' + lines[1] + "}"

@@ -17,7 +17,15 @@ from fleetcheck.agent.program.activate import look
 from fleetcheck.agent.program.blanks import blind, unseen
 from fleetcheck.agent.program.caches import cache_bases, gather_caches
 from fleetcheck.agent.program.container import look_contained
-from fleetcheck.agent.program.deep import DEEP_SECONDS, look_deep, make_scratch, remove_scratch
+from fleetcheck.agent.program.deep import (
+    DEEP_SECONDS,
+    look_deep,
+    make_scratch,
+    not_made,
+    remove_scratch,
+    to_import,
+)
+from fleetcheck.agent.program.expected import gather_expected
 from fleetcheck.agent.program.find import find_listed, find_running, find_usual, merge
 from fleetcheck.agent.program.hardware import gather_driver, gather_pci, gather_toolkits
 from fleetcheck.agent.program.jobs import ENDINGS, Job, kill_group, reap
@@ -31,7 +39,6 @@ from fleetcheck.agent.program.values import Root, dumps, problem
 
 PART_LIMIT = 10.0
 AT_ONCE = 4
-MOST_DEEP = 16
 MOST_VENVS = 100
 END_ROOM = 16384
 
@@ -157,15 +164,19 @@ class Agent:
         if len(items) > MOST_VENVS:
             self.errors.append("venvs: %d found, %d looked at" % (len(items), MOST_VENVS))
         self.waiting = items[:MOST_VENVS]
-        if self.deep:
-            usable = [item for item in self.waiting if item["python"] is not None and item["state"] == "present"]
-            self.deep_waiting = usable[:MOST_DEEP]
+        self.deep_waiting, left_out = to_import(self.waiting if self.deep else [])
         keys = ("index", "path", "item", "origin", "state")
         more = ("namespace", "inside", "inside_real")
         shown = [
             {key: item[key] for key in (*keys, *(key for key in more if key in item))} for item in self.waiting
         ]
         self.frame("venvs", dumps({"items": shown, "unmatched": unmatched}).encode())
+        files = list(self.request["files"])
+        prefixes = [item["path"] for item in self.waiting if item["kind"] != "container"]
+        if files:
+            self.job("expected", lambda: dumps(gather_expected(self.root, files, prefixes)).encode(), PART_LIMIT)
+        for part, text in left_out.items():
+            self.frame(part, text.encode())
 
     def start_more(self) -> None:
         """Start environments, a few at once, and nvidia-smi behind them, or earlier where time gets short."""
@@ -202,7 +213,7 @@ class Agent:
         try:
             scratch = self.scratch = make_scratch()
         except OSError as error:
-            self.errors.append("%s: no scratch folder: %s" % (name, problem(error)))
+            self.frame(name, not_made(item, "no scratch folder: %s" % problem(error)).encode())
             return
 
         def looked(answer: "Optional[bytes]", why: str) -> None:
@@ -210,10 +221,7 @@ class Agent:
             self.scratch = None
             if left is not None:
                 self.errors.append("%s: %s" % (name, left))
-            if answer is None:
-                self.errors.append("%s: %s" % (name, why))
-            else:
-                self.frame(name, answer)
+            self.frame(name, answer or not_made(item, why).encode())
 
         def work() -> bytes:
             return look_deep(self.root, item, self.deep, scratch, DEEP_SECONDS).encode()
@@ -245,6 +253,8 @@ class Agent:
             job.end("limit")
         for item in self.waiting:
             self.frame("venv/%d" % item["index"], dumps(blind(item, "limit")).encode())
+        for item in self.deep_waiting:
+            self.frame("deep/%d" % item["index"], not_made(item, "limit").encode())
         if self.smi == "waiting":
             self.errors.append("smi: limit")
         reap(self.ended, 0.05)

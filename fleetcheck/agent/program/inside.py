@@ -9,6 +9,7 @@ from typing import Any, Dict, List
 from fleetcheck.agent.program.constant import named_csrc
 from fleetcheck.agent.program.distributions import PACKAGES, PROVIDERS, Record, describe_dist, find_dists
 from fleetcheck.agent.program.frameworks import FRAMEWORK_FILES, cubins, framework_files, prebuilt, shadows
+from fleetcheck.agent.program.sitepath import Site, find_site, mapped
 from fleetcheck.agent.program.sources import RECORDED, describe_csrc, describe_file, flashinfer_files
 from fleetcheck.agent.program.startfiles import added_paths, hidden_package, start_rows
 from fleetcheck.agent.program.tools import gather_tools
@@ -16,44 +17,52 @@ from fleetcheck.agent.program.values import Root, allowed_env, dumps, problem, s
 
 
 def interpreter(root: Root) -> Dict[str, Any]:
-    """Describe this interpreter. site-packages are those that site added; sysconfig is slow to import."""
+    """Describe this interpreter. site-packages are those that site would add; sysconfig is slow to import."""
+    prefix, path = Added.site.prefix, Added.site.path
     library = "/lib/python%d.%d" % sys.version_info[:2]
-    guesses = [sys.prefix + library + "/site-packages", sys.prefix + library + "/dist-packages"]
-    pure = ([path for path in guesses if path in sys.path] or guesses)[0]
-    plat = pure.replace("/lib/", "/lib64/", 1) if sys.prefix + "/lib64" in "".join(sys.path[-4:]) else pure
+    guesses = [prefix + library + "/site-packages", prefix + library + "/dist-packages"]
+    pure = ([one for one in guesses if one in path] or guesses)[0]
+    plat = pure.replace("/lib/", "/lib64/", 1) if prefix + "/lib64" in "".join(path[-4:]) else pure
     return {
         "version": "%d.%d.%d" % sys.version_info[:3],
         "implementation": sys.implementation.name,
         "executable": root.show(sys.executable or ""),
         "real": root.show(os.path.realpath(sys.executable or "")),
-        "prefix": root.show(sys.prefix),
-        "base_prefix": root.show(sys.base_prefix),
-        "sys_path": [root.show(path) for path in sys.path][:64],
+        "prefix": root.show(prefix),
+        "base_prefix": root.show(Added.site.base_prefix),
+        "sys_path": [root.show(one) for one in path][:64],
         "purelib": root.show(pure),
         "platlib": root.show(plat),
     }
 
 
 class Added:
-    """The entries of PYTHONPATH that the activation put there. They are searched, and never on ``sys.path``."""
+    """Where packages are searched: the entries of PYTHONPATH that the activation put there, then ``site``'s path.
+
+    None of it is ever on ``sys.path``, so that nothing of it is executed.
+    """
 
     paths: "List[str]" = []
     login = ""
+    site = Site(sys.prefix, sys.base_prefix, list(sys.path))
 
 
 def find_spec(name: str) -> Any:
-    """Return the spec of a top-level name as ``importlib.util.find_spec`` would, which is slow to import.
+    """Return the spec of a top-level name as ``importlib.util.find_spec`` would in a normal start.
 
-    Python has the entries of PYTHONPATH in front of all others; here it runs without them, so that nothing of them
-    is executed.
+    Python has the entries of PYTHONPATH in front of all others. Finders of editable installs come before or behind
+    that of the path. ``sys.meta_path`` holds Python's own finders alone, which execute nothing.
     """
-    for finder in sys.meta_path:
+    site = Added.site
+    spec: Any = mapped(site.code.front, name)
+    for finder in sys.meta_path if spec is None else ():
         find = getattr(finder, "find_spec", None)
-        path = [*Added.paths, *sys.path] if getattr(finder, "__name__", "") == "PathFinder" else None
+        path = [*Added.paths, *site.path] if getattr(finder, "__name__", "") == "PathFinder" else None
         spec = None if find is None else find(name, path, None)
         if spec is not None:
-            return spec
-    return None
+            break
+    # A folder without __init__.py is the path finder's answer too: what stands behind it is not asked.
+    return spec if spec is not None else mapped(site.code.back, name)
 
 
 def package(root: Root, name: str, folders: "List[str]") -> Dict[str, Any]:
@@ -65,6 +74,13 @@ def package(root: Root, name: str, folders: "List[str]") -> Dict[str, Any]:
     try:
         spec = find_spec(name)
         if spec is None:
+            unread = Added.site.code.unread
+            if name == "flashinfer" and unread:
+                where = "%s:%d" % (root.show(unread[0][0]), unread[0][1])
+                value["spec"] = "error"
+                value["error"] = (
+                    where + " changes the path at every start; it is not run, and cannot be read as data"
+                )
             return value
         locations = [str(place) for place in spec.submodule_search_locations or ()]
         origin = spec.origin if spec.has_location or spec.loader is not None else None
@@ -98,8 +114,8 @@ def _files(root: Root, name: str, place: str, folders: "List[str]", value: Dict[
         value["csrc"] = [describe_csrc(root, place, folder, record) for folder in csrc_folders(place)]
         value["prebuilt"] = prebuilt(root, place + "/data/aot")
         user = user_site()
-        value["hidden"] = hidden_package(root, name, place, Added.paths)
-        value["start_files"] = start_rows(root, Added.paths, user, folders)
+        value["hidden"] = hidden_package(root, Added.site, name, place, Added.paths)
+        value["start_files"] = start_rows(root, Added.site, Added.paths, user, folders)
         # What the activation put in front is what was found: only the login's own entries can still be before it.
         front = value["hidden"] is not None and value["hidden"]["by"] == "activation"
         environ = dict(os.environ, PYTHONPATH=Added.login) if Added.paths else os.environ
@@ -135,8 +151,7 @@ def user_site() -> "str | None":
     """
     if os.environ.get("PYTHONNOUSERSITE"):
         return None
-    cfg = (short(sys.prefix + "/pyvenv.cfg", 4096) or "").lower().replace(" ", "")
-    if sys.prefix != sys.base_prefix and "include-system-site-packages=true" not in cfg:
+    if not Added.site.system:
         return None
     base = os.environ.get("PYTHONUSERBASE") or os.environ.get("HOME", "") + "/.local"
     return "%s/lib/python%d.%d/site-packages" % ((base,) + sys.version_info[:2]) if base[:1] == "/" else None
@@ -155,7 +170,8 @@ def tell(result: int) -> None:
     if len(sys.argv) > 3:
         Added.login = sys.argv[3]
         Added.paths = added_paths(root, Added.login, dict(os.environ))
-    dists = find_dists([*Added.paths, *sys.path])
+    Added.site = find_site(Added.paths)
+    dists = find_dists([*Added.paths, *Added.site.path])
     packages = {}
     for name, names in PACKAGES.items():
         if name == "flashinfer_jit_cache":

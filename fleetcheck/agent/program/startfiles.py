@@ -6,13 +6,13 @@ Nothing of them is executed here. Of a file only the numbers of its lines are to
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from fleetcheck.agent.program.sitepath import Site, pth_files
+from fleetcheck.agent.program.startnames import module_files
 from fleetcheck.agent.program.values import Root, read_bytes
 
 START_LIMIT = 65536
-MOST_START_FILES = 200
 MOST_FOLLOWED = 24
 MOST_TOLD = 20
 NOT_FOLLOWED = ("flashinfer", "torch", "sglang", "vllm", "os", "sys")
@@ -34,11 +34,13 @@ def sites_of(folders: "List[str]", below: str = "/") -> "List[str]":
     return [one for one in folders if one.startswith(below) and one.rstrip("/").endswith(ends)]
 
 
-def hidden_package(root: Root, name: str, place: str, added: "List[str]") -> "Optional[Dict[str, Any]]":
+def hidden_package(
+    root: Root, site: Site, name: str, place: str, added: "List[str]"
+) -> "Optional[Dict[str, Any]]":
     """Return the environment's own copy of a package where another one, at ``place``, comes before it."""
-    own = sites_of(sys.path, sys.prefix.rstrip("/") + "/")
+    own = sites_of(site.path, site.prefix.rstrip("/") + "/")
     real = os.path.realpath(place)
-    owns = [site + "/" + name for site in own if os.path.isfile(site + "/" + name + "/__init__.py")]
+    owns = [one + "/" + name for one in own if os.path.isfile(one + "/" + name + "/__init__.py")]
     if not owns or real in map(os.path.realpath, owns):
         return None
     by = "activation" if os.path.dirname(place) in [one.rstrip("/") for one in added] else "start-up"
@@ -46,19 +48,20 @@ def hidden_package(root: Root, name: str, place: str, added: "List[str]") -> "Op
 
 
 def start_rows(
-    root: Root, added: "List[str]", user: "Optional[str]", dists: "List[str]"
+    root: Root, site: Site, added: "List[str]", user: "Optional[str]", dists: "List[str]"
 ) -> "List[Dict[str, Any]]":
     """Return where start-up files touch FlashInfer or the path: file, line, and which (``word``).
 
     ``.pth`` files count by their lines that are executed; ``sitecustomize`` and ``usercustomize`` (where there is
     a ``user`` site) whole; of what they import, modules in the same folders. What belongs to an editable install
-    of FlashInfer (``dists`` are its metadata folders) is left out.
+    of FlashInfer (``dists`` are its metadata folders) is left out. ``unread`` is a line that may put another
+    package in front, by what cannot be read as data.
     """
-    sites = sites_of(sys.path) + ([user] if user is not None else [])
-    places = [*added, *sys.path, *sites]
-    waiting: "List[Tuple[str, bool]]" = [(path, True) for site in sites for path in _pth_files(site)]
+    sites = sites_of(site.path) + ([user] if user is not None else [])
+    places = [*added, *site.path, *sites]
+    waiting: "List[Tuple[str, bool]]" = [(path, True) for one in sites for path in pth_files(one)]
     for module in ("sitecustomize", "usercustomize") if user is not None else ("sitecustomize",):
-        waiting += [(path, False) for path in _module(places, module)]
+        waiting += [(path, False) for path in module_files(places, module)]
     library = os.path.dirname(os.__file__)
     packages = [place for place in places if place != library]
     found: "List[Dict[str, Any]]" = []
@@ -85,32 +88,22 @@ def start_rows(
             for module in _imported(code):
                 if followed < MOST_FOLLOWED:
                     followed += 1
-                    waiting += [(one, False) for one in _module(packages, module)]
+                    waiting += [(one, False) for one in module_files(packages, module)]
         if len(found) > told and _recorded(dists, os.path.basename(path)):
             del found[told:]
-    found.sort(key=lambda row: row["word"] == "sys.path")
+    for path, number, before in site.code.unread:
+        row: "Dict[str, Any]" = {"file": root.show(path), "line": number, "word": "sys.path"}
+        same = [one for one in found if (one["file"], one["line"]) == (row["file"], number)]
+        if before and not same:
+            found.append({**row, "unread": True})
+        for one in same if before else ():
+            one["unread"] = True
+    found.sort(key=lambda row: (row["word"] == "sys.path", "unread" not in row))
     return found[:MOST_TOLD]
 
 
-def _pth_files(site: str) -> "List[str]":
-    try:
-        names = sorted(name for name in os.listdir(site) if name.endswith(".pth") and not name.startswith("."))
-    except OSError:
-        return []  # sys.path names folders that need not be there
-    return [site + "/" + name for name in names[:MOST_START_FILES]]
-
-
-def _module(places: "List[str]", name: str) -> "List[str]":
-    """Return the file of a module in the first of these folders that has it."""
-    for place in places:
-        for path in (place + "/" + name + "/__init__.py", place + "/" + name + ".py"):
-            if os.path.isfile(path):
-                return [path]
-    return []
-
-
 def _imported(code: str) -> "Iterator[str]":
-    """Yield the top-level names that one line imports."""
+    """Yield the names that one line imports, with their parents' names in front."""
     for part in code.split(";"):
         words = part.replace(",", " ").split()
         if len(words) > 1 and words[0] in ("import", "from"):
@@ -119,7 +112,9 @@ def _imported(code: str) -> "Iterator[str]":
                 if word == "as":
                     break
                 if name.isidentifier() and name not in NOT_FOLLOWED:
-                    yield name
+                    yield word
+                    if words[0] == "from" and len(words) > 3 and words[3].isidentifier():
+                        yield word + "." + words[3]
 
 
 def _recorded(dists: "List[str]", name: str) -> bool:
