@@ -111,7 +111,7 @@ def flashinfer(package: Mapping[str, Any], around: Around) -> FlashInfer:
     lost = deciders.lost(by_name, shown)
     state = csrc.without_headers(state, [name for name in lost if name in deciders.HEADERS])
     start_files = _start_files(package)
-    set_at_start = any(one.word == "FLASHINFER_CSRC_DIR" for one in start_files)
+    set_at_start = any(one.word in ("FLASHINFER_CSRC_DIR", "unread") for one in start_files)
     fake = csrc.decoy(entries, root, csrc_dir, state.real) or csrc.decoy(entries, base, csrc_dir, state.real)
     return FlashInfer(
         version=shown,
@@ -156,7 +156,9 @@ def _start_files(package: Mapping[str, Any]) -> tuple[StartFile, ...]:
     for raw in shape.items(package.get("start_files"), MAX_STARTS):
         item = shape.mapping(raw)
         file, word = shape.name(item.get("file")), item.get("word")
-        if file and (word in ("FLASHINFER_CSRC_DIR", "flashinfer") or (word == "sys.path" and moved)):
+        if item.get("unread") is True and word != "FLASHINFER_CSRC_DIR":
+            word = "unread"
+        if file and (word in ("FLASHINFER_CSRC_DIR", "flashinfer", "unread") or (word == "sys.path" and moved)):
             found.append(StartFile(file=file, line=shape.integer(item.get("line"), 1), word=word))
     return tuple(found)
 

@@ -51,11 +51,14 @@ class Hidden(Fact):
 
 
 class StartFile(Fact):
-    """A line of a file that Python runs at every start; ``word`` is what it names (``sys.path``: any change)."""
+    """A line of a file that Python runs at every start; ``word`` is what it names.
+
+    ``sys.path``: any change; ``unread``: one that may put another package in front, and cannot be read as data.
+    """
 
     file: str
     line: int | None = None
-    word: Literal["FLASHINFER_CSRC_DIR", "flashinfer", "sys.path"] = "flashinfer"
+    word: Literal["FLASHINFER_CSRC_DIR", "flashinfer", "sys.path", "unread"] = "flashinfer"
 
 
 class FlashInfer(Fact):

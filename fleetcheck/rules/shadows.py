@@ -63,6 +63,8 @@ def csrc_startup(look: Look) -> Iterator[Hit]:
                 "FLASHINFER_CSRC_DIR": "names FLASHINFER_CSRC_DIR, so the sources may be others than "
                 f"{text.brief(found.csrc_dir, 'those of jit/env.py')}",
                 "flashinfer": f"touches {text.name(found)}, so what runs may not be what its files say",
+                "unread": "may put another package before "
+                f"{text.brief(found.root)}, by what cannot be read without running it",
                 "sys.path": f"changes the path, on which {text.brief(found.root)} comes first",
             }[one.word]
             shown = (
@@ -74,7 +76,7 @@ def csrc_startup(look: Look) -> Iterator[Hit]:
                 key=file,
                 severity="error" if sets else None,
                 seen=where,
-                basis="guessed" if sets else "resolved",
+                basis="guessed" if one.word in ("FLASHINFER_CSRC_DIR", "unread") else "resolved",
                 remedy=(shown, text.keep(file), f"Take the line out of {text.brief(file)}.", text.RESTART),
             )
 

@@ -86,7 +86,7 @@ def test_the_script_of_a_real_server(tmp_path: Path) -> None:
     site = environment(folder)
     script = tmp_path / "start.sh"
     wrong = f"{site}/flashinfer/csrc"
-    script.write_text(f'# sources: {wrong}\n"$@"\nexit 0\n')
+    script.write_text(f': sources {wrong}\n"$@"\nexit 0\n')
     env = {"PATH": "/usr/bin:/bin", "SERVE_TITLE": "", "SERVE_PATHS": str(site / LIBRARY)}
     command = ["sh", "start.sh", str(folder / "bin/python"), "-I", "-S", "-c", SERVE]
     with subprocess.Popen(

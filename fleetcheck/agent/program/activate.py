@@ -12,7 +12,15 @@ from typing import Any, Dict, Optional, Tuple
 
 from fleetcheck.agent.program.hardware import which
 from fleetcheck.agent.program.processes import Streams, call, exit_code, spawn
-from fleetcheck.agent.program.values import Root, dumps, one_line, open_file, problem, text_value
+from fleetcheck.agent.program.values import (
+    Root,
+    dumps,
+    one_line,
+    open_file,
+    problem,
+    text_value,
+    without_secrets,
+)
 
 ACTIVATE = r"""
 fleetcheck_venv=$1 fleetcheck_python=$2 fleetcheck_kind=$3 fleetcheck_root=$4 fleetcheck_shown=$5
@@ -133,7 +141,7 @@ def activate(root: Root, item: Dict[str, Any], source: bytes, limit: float) -> "
             return quiet(root, item, source, limit), value
     talk = Talk(root, item, kind, source)
     ended = talk.streams.run(time.monotonic() + limit, lambda: talk.result().count(b"\0") >= 3)
-    value["stderr"] = talk.text("noise")
+    value["stderr"] = without_secrets(talk.text("noise"))
     if ended == "enough":
         rc, python3, path = talk.result().split(b"\0", 3)[:3]
         value["rc"] = int(rc[1:] or 0)
@@ -143,7 +151,7 @@ def activate(root: Root, item: Dict[str, Any], source: bytes, limit: float) -> "
     value["status"] = "hung" if ended == "limit" else "exited"
     value["rc"] = talk.rc()
     value["python3"] = no_python3("the activation " + value["status"])
-    value["stderr"] = (value["stderr"] + talk.text("stderr"))[:8192]
+    value["stderr"] = (value["stderr"] + without_secrets(talk.text("stderr")))[:8192]
     talk.streams.close()
     return quiet(root, item, source, limit), value
 
@@ -161,7 +169,7 @@ def converse(talk: Talk, value: Dict[str, Any], limit: float) -> "Optional[Tuple
     if ended == "enough":  # it is about to exit: waiting for that makes its CPU time count
         talk.streams.run(min(time.monotonic() + 0.3, time.monotonic() + limit), lambda: False)
     told = talk.result().split(b"\0", 3)[-1].decode("ascii", "replace")
-    value["stderr"] = talk.text("stderr")
+    value["stderr"] = without_secrets(talk.text("stderr"))
     value["rc"] = talk.rc()
     talk.streams.close()
     lines = told.split("\n")

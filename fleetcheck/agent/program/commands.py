@@ -62,11 +62,17 @@ def flags_of(words: "List[str]") -> "Dict[str, str]":
     for number, word in enumerate(words[:2000]):
         name, equals, value = word.partition("=")
         name = "--" + name[2:].replace("_", "-") if name.startswith("--") else name
+        # argparse takes each beginning of an option that is one of no other; the controller judges which.
+        begun = len(name) > 3 and name.startswith("--") and name not in VALUED and name not in BARE
+        valued = begun and any(option.startswith(name) for option in VALUED)
+        bare = begun and not equals and any(option.startswith(name) for option in BARE)
         if name in BARE and not equals:
             found[name] = ""
-        elif name in VALUED:
+        elif name in VALUED or (valued and name not in found):
             told = value if equals else words[number + 1] if number + 1 < len(words) else ""
             found[name] = safe_word(told) or "(not told)"
+        elif bare or name == "--config":
+            found[name] = ""  # what it names is not told
         for one in PASSES:
             given = passed(one, word, words[number + 1] if number + 1 < len(words) else "")
             if given:

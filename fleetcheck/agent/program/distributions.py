@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from fleetcheck.agent.program.values import Root, open_file, problem, short, text_value
+from fleetcheck.agent.program.values import Root, open_file, problem, short, text_value, without_password
 
 PACKAGES = {
     "flashinfer": ("flashinfer-python", "flashinfer"),
@@ -58,7 +58,7 @@ def describe_dist(root: Root, folder: str) -> Dict[str, Any]:
             elif key == "Version":
                 version = text.strip()[:200]
             elif key == "Requires-Dist" and normal(text[:20]).startswith(ours) and len(requires) < 50:
-                requires.append(text.strip()[:200])
+                requires.append(without_password(text.strip())[:200])
             elif not line:
                 break
     direct = folder + "/direct_url.json"
@@ -68,12 +68,15 @@ def describe_dist(root: Root, folder: str) -> Dict[str, Any]:
         state = "present" if os.path.getsize(record) <= RECORD_LIMIT else "too-large"
     except OSError as error:
         state = "absent" if problem(error) in ("ENOENT", "ENOTDIR") else "unreadable"
+    origin = text_value(root, direct[len(root.prefix) :], 4096) if os.path.lexists(direct) else None
+    if origin is not None and "text" in origin:
+        origin["text"] = without_password(origin["text"])
     return {
         "name": name,
         "version": version,
         "dir": root.show(folder),
         "installer": short(folder + "/INSTALLER"),
-        "direct_url": text_value(root, direct[len(root.prefix) :], 4096) if os.path.lexists(direct) else None,
+        "direct_url": origin,
         "record": state,
         "record_count": None,
         "requires": requires,

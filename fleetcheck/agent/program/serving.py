@@ -105,12 +105,12 @@ class Scan(Proc):
         )
         value["namespace_id"] = namespace
         value["other_root"] = other_root(place)
-        value["container"] = value["unit"] = None
+        value["container"] = value["unit"] = value["user_unit"] = None
         try:
             text = read_bytes(place + "/cgroup", 8192).decode("utf-8", "replace")
         except OSError:
             return
-        value["unit"] = unit_of(text)
+        value["unit"], value["user_unit"] = unit_of(text), "user@" in text
         for name in ("docker", "libpod", "cri-containerd", "crio", "kubepods", "lxc", "machine"):
             if name + "-" in text or name + "/" in text:
                 value["container"] = name
@@ -197,7 +197,7 @@ class Scan(Proc):
             if item["other_root"]:
                 continue
             if item["unit"]:
-                found.unit(item["unit"])
+                found.unit(item["unit"], home_of(item) if item["user_unit"] else None)
             parent = item["ppid"]
             for _ in range(8):
                 if parent <= 1:
@@ -238,6 +238,11 @@ class Scan(Proc):
                 value = {"root": None, "files": [], "tools": None, "error": problem(error)}
             self.files[key] = value
         return self.files[key]
+
+
+def home_of(item: "Dict[str, Any]") -> str:
+    """Return the home folder of a process's user; empty where /etc/passwd does not tell it."""
+    return str(item["home"] or ("/root" if item["uid"] == 0 else ""))
 
 
 def gather_processes(root: Root) -> "Dict[str, Any]":

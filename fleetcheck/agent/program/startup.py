@@ -11,13 +11,20 @@ import time
 from typing import Any, Dict, Iterator, List, Optional
 
 from fleetcheck.agent.program.find import expand_home
-from fleetcheck.agent.program.values import Root, problem, read_bytes
+from fleetcheck.agent.program.values import Root, problem, read_bytes, without_secrets
 
 UNIT_FOLDERS = (
     "/etc/systemd/system",
     "/run/systemd/system",
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
+)
+USER_UNITS = ("/.config/systemd/user", "/.local/share/systemd/user")
+GLOBAL_USER_UNITS = (
+    "/etc/systemd/user",
+    "/run/systemd/user",
+    "/usr/local/lib/systemd/user",
+    "/usr/lib/systemd/user",
 )
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash")
 STARTUP_LIMIT = 1 << 18
@@ -26,7 +33,7 @@ MOST_NAMED = 50
 MOST_SCANNED = 500
 MOST_MATCHES = 2000
 SCAN_LIMIT = 5.0
-PATH_ENDS = frozenset(" \t\"'`=:;,()[]{}<>|&\\$")
+PATH_ENDS = frozenset(" \t\r\"'`=:;,()[]{}<>|&\\$")
 
 
 class Startup:
@@ -38,6 +45,7 @@ class Startup:
         self.read: "List[str]" = []
         self.named: "List[Dict[str, Any]]" = []
         self.errors: "List[str]" = []
+        self.more = 0
 
     def file(self, path: str, kind: str) -> "Optional[bytes]":
         """Search one file, and return its text; None where it is none, was read already, or may not be read."""
@@ -52,20 +60,31 @@ class Startup:
         self.read.append(path)
         if b"\0" in data[:4096]:
             return None  # a program, no script
-        for number, line in enumerate(data.split(b"\n"), 1):
-            if b"csrc" in line and len(self.named) < MOST_NAMED:
-                for found in csrc_paths(line.decode("utf-8", "replace")[:4096]):
+        known: "Dict[str, str]" = {}
+        for number, raw in enumerate(data.split(b"\n") if b"csrc" in data else (), 1):
+            line = without_comment(raw[:4096].decode("utf-8", "replace"))
+            if b"csrc" in raw:
+                for found in map(without_secrets, csrc_paths(line, known)):
                     one = {"file": self.root.show(self.root.at(path)), "line": number, "kind": kind, "path": found}
-                    if one not in self.named:
+                    if one in self.named:
+                        continue
+                    if len(self.named) < MOST_NAMED:
                         self.named.append(one)
+                    else:
+                        self.more += 1
+            learn(line, known)
         return data
 
-    def unit(self, name: str) -> None:
-        """Search a unit with its drop-ins, and the scripts and variable files that it names."""
+    def unit(self, name: str, home: "Optional[str]" = None) -> None:
+        """Search a unit with its drop-ins, and the scripts and variable files that it names.
+
+        ``home``: it is a unit of the user who has that home folder.
+        """
         names = [name]
         if "@" in name:
             names.append(name.partition("@")[0] + "@." + name.rpartition(".")[2])
-        for folder in UNIT_FOLDERS:
+        own = [] if home is None else [home.rstrip("/") + folder for folder in USER_UNITS]
+        for folder in (*own, *(UNIT_FOLDERS if home is None else GLOBAL_USER_UNITS)):
             for one in names:
                 place = folder + "/" + one
                 self.unit_file(place)
@@ -86,7 +105,7 @@ class Startup:
                 continue
             for word in value.split()[:20]:
                 word = word.strip("\"'").lstrip("-@:+!")
-                if word.startswith("/") and "/bin/" not in word.replace("/usr/local/bin/", "/"):
+                if word.startswith("/"):  # a program among them is told by its bytes, and passed over
                     self.file(word, "environment" if key == "EnvironmentFile" else "script")
 
     def script(self, words: "List[str]", cwd: "Optional[str]") -> None:
@@ -123,9 +142,13 @@ class PathScan:
                 self.one(path)
             if not matched:
                 self.unmatched.append(pattern)
+        errors = self.files.errors[:19]
+        if self.files.more:
+            first = len(self.files.named)
+            errors.append("%d more lines name such a path, after the first %d" % (self.files.more, first))
         return {
             "named": self.files.named, "files": len(self.files.read), "unmatched": self.unmatched,
-            "errors": self.files.errors[:20], "truncated": self.cut,
+            "errors": errors, "truncated": self.cut,
         }  # fmt: skip
 
     def matches(self, pattern: str) -> "Iterator[str]":
@@ -172,19 +195,86 @@ def gather_scan(root: Root, patterns: "List[str]") -> "Dict[str, Any]":
     return PathScan(root, patterns).run()
 
 
-def csrc_paths(line: str) -> "Iterator[str]":
-    """Yield the paths in a line that lead to, or into, a folder ``csrc`` of FlashInfer."""
+def csrc_paths(line: str, known: "Optional[Dict[str, str]]" = None) -> "Iterator[str]":
+    """Yield the paths in a line that lead to, or into, a folder ``csrc`` of FlashInfer.
+
+    ``known`` are variables that were set before; one that is not known stays as ``$NAME``. An address of a server
+    is no path of the host, and may hold a token: it is left out here, before anything is told.
+    """
     at = line.find("csrc")
     while at >= 0:
         end = at + 4
-        start = at
-        while start > 0 and line[start - 1] not in PATH_ENDS:
-            start -= 1
-        whole = line[start:end]
+        start = quoted_begin(line, at)
+        if start is None:
+            start = at
+            while start > 0 and line[start - 1] not in PATH_ENDS:
+                start -= 1
         clean = end >= len(line) or line[end] in PATH_ENDS or line[end] == "/"
-        if clean and whole.startswith(("/", "~")) and "flashinfer" in whole and whole.endswith("/csrc"):
-            yield whole[:1024]
+        address = line[start : start + 2] == "//" and line[:start].endswith(":")
+        if clean and not address:
+            whole = resolved_path(line[:start], line[start:end], known or {})
+            if whole.startswith(("/", "~", "$")) and "flashinfer" in whole and whole.endswith("/csrc"):
+                yield whole[:1024]
         at = line.find("csrc", end)
+
+
+def resolved_path(before: str, path: str, known: "Dict[str, str]") -> str:
+    """Return a path behind ``before`` with the variable in front of it, by its value where that is known."""
+    opened = before.rstrip("\"'")
+    name = ""
+    if before.endswith("$"):
+        name, slash, rest = path.partition("/")
+        path = slash + rest
+    elif not path.startswith("/"):
+        return path
+    elif opened.endswith("}") and "${" in opened:
+        name = opened[opened.rindex("${") + 2 : -1].partition(":")[0]
+    elif opened.endswith((")", "`")):
+        name = "(...)"
+    elif opened != before and "$" in opened:
+        name = opened[opened.rindex("$") + 1 :]
+    if not name or not (name.isidentifier() or name == "(...)"):
+        return path
+    value = known.get(name)
+    return (value.rstrip("/") if value else "$" + name) + path
+
+
+def quoted_begin(line: str, at: int) -> "Optional[int]":
+    """Return where a quoted path with blanks in it begins, None where the place lies in none."""
+    for mark in "\"'":
+        if line.count(mark, 0, at) % 2:
+            begin = line.rindex(mark, 0, at) + 1
+            pieces = line[begin:at].split(" ")
+            rest = pieces[1:]
+            if line[begin : begin + 1] in ("/", "~") and rest and all(one.find("/") > 0 for one in rest):
+                return begin
+    return None
+
+
+def learn(line: str, known: "Dict[str, str]") -> None:
+    """Keep what a line gives a variable, where that is one plain folder."""
+    words = line.split()
+    while words and words[0] in ("export", "ENV", "ARG", "local", "readonly", "declare"):
+        words = words[1:]
+    name, equals, value = (words[0] if words else "").partition("=")
+    if equals and name.isidentifier() and len(known) < 200:
+        value = value.strip("\"'")
+        if value.startswith("/") and not set(value) & set("$`*?;|&()"):
+            known[name] = value[:1024]
+        else:
+            known.pop(name, None)
+
+
+def without_comment(line: str) -> str:
+    """Return a line without its comment: one of its own, or what follows a blank and ``#`` outside of quotes."""
+    if line.lstrip().startswith(("#", ";", "//")):
+        return ""
+    at = line.find(" #")
+    while at >= 0:
+        if not (line.count('"', 0, at) % 2 or line.count("'", 0, at) % 2):
+            return line[:at]
+        at = line.find(" #", at + 1)
+    return line
 
 
 def unit_of(cgroup: str) -> "Optional[str]":

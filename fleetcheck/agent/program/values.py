@@ -19,6 +19,11 @@ ENV_NAMES = frozenset(
     )
 )  # fmt: skip
 
+SECRET_SIGNS = (
+    "token", "key", "secret", "password", "passwd", "credential", "bearer", "basic", "://",
+    "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "hf_", "sk-", "xox", "akia",
+)  # fmt: skip
+
 
 class Root:
     """The host's file system, which may stand under a folder: ``at`` goes in, ``show`` comes back out."""
@@ -106,7 +111,8 @@ def allowed_env(environ: Mapping[str, str], root: Root) -> Dict[str, str]:
     for name in sorted(environ):
         own = name.startswith("FLASHINFER_") or (name.startswith(("SGLANG_", "VLLM_")) and "FLASHINFER" in name)
         if name in ENV_NAMES or (own and name.isidentifier()):
-            found[name] = without_password(root.show_in(environ[name])[:4096])
+            told = without_secrets(without_password(root.show_in(environ[name])[:4096]))
+            found[name] = "***" if any(word in name.lower() for word in SECRET_SIGNS[:6]) else told
     return found
 
 
@@ -119,6 +125,32 @@ def without_password(text: str) -> str:
             text = text[: at + 3] + text[at + 3 + host.rindex("@") + 1 :]
         at = text.find("://", at + 3)
     return text
+
+
+def without_secrets(text: str) -> str:
+    """Return what a program printed without what looks like a secret: a shell that traces prints what it sets.
+
+    The values go: NAME=value and --name value of such names, what follows bearer, users in addresses.
+    """
+    lower = text.lower()
+    if not any(sign in lower for sign in SECRET_SIGNS):
+        return text
+    import re
+
+    words, value = (
+        "(?:token(?!iz)|key|secret|password|passwd|credential)",
+        "(?:\"[^\"]*\"?|'[^']*'?|[^\\s;,&\"']+)",
+    )
+    text = re.sub("(://)[^\\s/\"']*@", "\\1", text)
+    for pattern in (
+        "(" + words + "[\\w.-]{0,64}[\"']?\\s{0,8}=\\s{0,8})" + value,
+        "((?<![\\w-])--?[\\w-]{0,64}?" + words + "[\\w-]{0,64}\\s{1,8})(?!-)" + value,
+        "(" + words + "[\\w.-]{0,64}[\"']\\s{0,8}:\\s{0,8})" + value,
+        "(\\b(?:bearer|basic)\\s+)[\\w.~+/=-]{6,}",
+    ):
+        text = re.sub("(?i)" + pattern, "\\1***", text)
+    issued = "\\b(?:gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA)(?=[\\w-]*[0-9A-Z])[\\w-]{10,}"
+    return re.sub(issued, "***", text)
 
 
 def dumps(value: Any) -> str:
