@@ -156,9 +156,9 @@ def test_a_full_disk(site: Path, tmp_path: Path) -> None:
             while True:
                 stream.write(bytes(4096))
         for form in ("table", "json", "csv", "prometheus"):
-            done = call(site, "replay", "e", "-q", "--output", f"{form}:{tmp_path}/out")
+            done = call(site, "replay", "e", "-q", "--output", f"{form}:{tmp_path}/out.prom")
             assert (done.returncode, done.stdout) == (2, "")
-            assert done.stderr == f"fleetcheck: {tmp_path}/out: cannot be written: No space left on device\n"
+            assert done.stderr == f"fleetcheck: {tmp_path}/out.prom: cannot be written: No space left on device\n"
         done = call(site, "audit", "-i", "127.0.0.1", "-q", "--ssh-config", "none", "--db", tmp_path / "db")
         assert (done.returncode, "the disk is full" in done.stderr, "internal" in done.stderr) == (2, True, False)
         assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]

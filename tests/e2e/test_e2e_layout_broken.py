@@ -93,14 +93,17 @@ for way in WAYS:
               csrc_dir=None, csrc_state="unreadable", env_record="unreadable")  # fmt: skip
         enter("comm", "flashinfer/jit/comm.py", way, "fusion-gate-unreadable",
               csrc_state="complete", verdict="unreadable")  # fmt: skip
-        enter("header", f"flashinfer/{HEADER}", way, "fusion-refused", guards=None, csrc_state="complete")
+        enter("header", f"flashinfer/{HEADER}", way, "csrc-unreadable", "fusion-refused",
+              guards=None, csrc_state="complete")  # fmt: skip
     else:
         gone = way == "a link to nothing"
         enter("env", "flashinfer/jit/env.py", way, "env-edited", "expectation-unchecked", "fusion-refused",
               csrc_dir=None, csrc_state="unknown", env_record="missing" if gone else "mismatch")  # fmt: skip
         enter("comm", "flashinfer/jit/comm.py", way, "fusion-gate-unreadable", "package-modified",
               csrc_state="complete", verdict="unreadable")  # fmt: skip
-        enter("header", f"flashinfer/{HEADER}", way, "fusion-refused", "package-modified", csrc_state="complete")
+        enter("header", f"flashinfer/{HEADER}", way, "fusion-refused",
+              "csrc-incomplete" if gone else "package-modified",
+              csrc_state="incomplete" if gone else "complete")  # fmt: skip
     same = way in UNREAD
     enter("version", "flashinfer/_build_meta.py", way, "fusion-refused", *([] if same else ["package-modified"]),
           version="0.6.2", csrc_state="complete")  # fmt: skip

@@ -58,8 +58,9 @@ AT_ROOT = {"csrc_dir": "P/data/csrc", "csrc_real": "P/data/csrc"}
 UNGATED = {**AT_ROOT, "gate": None, "guards": None}
 release("0.6.0", "fusion-refused", gate=(9, 10), gate_file="jit/comm.py", guards=13, verdict="refused", **AT_ROOT)
 release(
-    "0.7.1", gate=(9, 10, 12), gate_file="jit/comm.py", guards=0, verdict="supported", pcie_ipc=True, **AT_ROOT
-)
+    "0.7.1", verified="partly",
+    gate=(9, 10, 12), gate_file="jit/comm.py", guards=0, verdict="supported", pcie_ipc=True, **AT_ROOT,
+)  # fmt: skip
 release(
     "0.3.1", "fusion-refused",
     gate=(9, 10), gate_file="comm/trtllm_ar.py", guards=13, verdict="refused", pcie_ipc=None, **AT_ROOT,

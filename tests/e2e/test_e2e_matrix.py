@@ -141,6 +141,10 @@ def expected(package: Package) -> dict[str, Any]:
     return row
 
 
+LARGE = ("0.7.1", "0.7.4")
+"""Releases with more sources than an audit has the time to hash."""
+
+
 def test_version_and_csrc(
     matrix: tuple[Venv, Environment, list[str]], package: Package, expected: dict[str, Any]
 ) -> None:
@@ -150,7 +154,8 @@ def test_version_and_csrc(
     assert found.version == found.recorded_version == package.version
     assert found.csrc_state == "complete"
     assert found.csrc_dir == found.csrc_default == f"{ROOT}/data/csrc"
-    assert (found.modified, found.env_error, found.install, found.verified) == ((), None, "wheel", True)
+    verified = "partly" if package.version in LARGE else True
+    assert (found.modified, found.env_error, found.install, found.verified) == ((), None, "wheel", verified)
     assert found.pcie_ipc is (
         None if package.version in ("0.2.5", "0.2.14", "0.3.1") else expected.get("pcie_ipc", False)
     )
