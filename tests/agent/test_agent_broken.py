@@ -107,6 +107,22 @@ def test_closed_to_an_ordinary_user(open_host: Host, closed: str, state: str, ru
     assert fired["/opt/ml"] == rules
 
 
+@pytest.mark.parametrize("closed", ["", "flashinfer"])
+def test_what_may_not_be_looked_into_is_not_missing(open_host: Host, closed: str) -> None:
+    site = for_everybody(open_host, "/opt/ml")
+    mode = (site / closed).stat().st_mode
+    (site / closed).chmod(CLOSED)
+    try:
+        request = Request(sysroot=str(open_host.root), venvs=("/opt/ml",))
+        answer = look(request, pythons=("/usr/bin/python3",), user=STRANGER, group=STRANGER, extra_groups=[])
+    finally:
+        (site / closed).chmod(mode)
+    (venv,), fired = judged(answer, "/opt/ml")
+    assert (venv.state, "may not be read" in (venv.error or "")) == ("unreadable", True)
+    assert "venv-unreadable" in fired["/opt/ml"]
+    assert not fired["/opt/ml"] & {"flashinfer-missing", "flashinfer-remnant"}
+
+
 @pytest.mark.parametrize(
     ("place", "state"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Any, Dict, List
@@ -23,6 +24,7 @@ def interpreter(root: Root) -> Dict[str, Any]:
     guesses = [prefix + library + "/site-packages", prefix + library + "/dist-packages"]
     pure = ([one for one in guesses if one in path] or guesses)[0]
     plat = pure.replace("/lib/", "/lib64/", 1) if prefix + "/lib64" in "".join(path[-4:]) else pure
+    looked_at = [one for entry in path for one in (entry, entry + "/flashinfer")]
     return {
         "version": "%d.%d.%d" % sys.version_info[:3],
         "implementation": sys.implementation.name,
@@ -31,9 +33,19 @@ def interpreter(root: Root) -> Dict[str, Any]:
         "prefix": root.show(prefix),
         "base_prefix": root.show(Added.site.base_prefix),
         "sys_path": [root.show(one) for one in path][:64],
+        "closed": [root.show(one) for one in looked_at if is_closed(one)][:64],
         "purelib": root.show(pure),
         "platlib": root.show(plat),
     }
+
+
+def is_closed(place: str) -> bool:
+    """Return whether a folder may not be listed or entered: to an import it looks like one without the package."""
+    try:
+        os.stat(place)
+    except OSError as error:
+        return error.errno == errno.EACCES
+    return os.path.isdir(place) and not os.access(place, os.R_OK | os.X_OK)
 
 
 class Added:
