@@ -68,7 +68,12 @@ def test_a_look_stays_within_its_memory(tmp_path: Path) -> None:
     host = Host(tmp_path / "root")
     site = host.venv("/opt/ml")
     record = next(site.glob("*.dist-info")) / "RECORD"
-    more = (f"flashinfer/data/csrc/{'x' * 60}{number}.cu,sha256={number:043},{number}" for number in range(18_271))
+    # As many rows, and as many of them among the sources, as the largest release has.
+    folders = ("csrc" if number < 5_200 else "cutlass" for number in range(18_271))
+    more = (
+        f"flashinfer/data/{folder}/{'x' * 60}{number}.cu,sha256={number:043},{number}"
+        for number, folder in enumerate(folders)
+    )
     record.write_text(record.read_text() + "\n".join(more) + "\n")
     answer = look(Request(sysroot=str(host.root), venvs=("/opt/ml",)))
     (dist,) = answer.venv()["packages"]["flashinfer"]["dists"]
