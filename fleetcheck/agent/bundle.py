@@ -24,7 +24,7 @@ HOST = (
     "blanks", "gather",
 )  # fmt: skip
 INSIDE = (
-    "values", "system", "tools", "distributions", "cuts", "sources", "frameworks", "constant",
+    "values", "system", "tools", "distributions", "cuts", "hashes", "sources", "frameworks", "constant",
     "startnames", "startcode", "sitepath", "startfiles", "inside",
 )  # fmt: skip
 IMPORTED = ("values", "startfiles", "imported")

@@ -82,7 +82,7 @@ class Seat:
             return
         if self.cpu in others:
             others[self.cpu] = max(0.0, others[self.cpu] - (now[1] - own) / passed)
-        if self.cpu is None or others[self.cpu] > TAKEN:
+        if self.cpu is None or others.get(self.cpu, 1.0) > TAKEN:  # a processor may be switched off meanwhile
             freest = min(others, key=lambda cpu: others[cpu])
             self.move(freest if others[freest] <= TAKEN else None)
         else:
@@ -93,9 +93,9 @@ class Seat:
         if cpu is None and self.cpu is None:
             return
         self.cpu = cpu
-        for task in _TASKS.iterdir():
+        for task in os.listdir(_TASKS) if _TASKS.is_dir() else ():  # noqa: PTH208  its names are all that is needed
             with contextlib.suppress(OSError):  # a thread that has ended
-                os.sched_setaffinity(int(task.name), self.allowed if cpu is None else {cpu})
+                os.sched_setaffinity(int(task), self.allowed if cpu is None else {cpu})
 
     def _measured(self) -> tuple[float, float, dict[int, float]]:
         """Return the time, and the seconds of CPU that this process and each allowed processor have spent."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
+from support import wheels
 
 from fleetcheck.facts import deciders, gates, guards, releases
 from fleetcheck.facts.fusion import fusion
@@ -235,34 +238,21 @@ def entry(text: str | None, record: str = "match", **more: Any) -> dict[str, Any
 
 
 HEADER_LINES = "".join(f"{number}\t{PLAIN}\n" for number in range(1, 16))
-CONTEXT_TEXT = '''
-class CompilationContext:
-    def __init__(self):
-        self.TARGET_CUDA_ARCHS = set()
+CONTEXT = "compilation_context.py"
 
-    def get_nvcc_flags_list(self, supported_major_versions: list[int] = None) -> list[str]:
-        """Upstream's own filter."""
-        if supported_major_versions:
-            supported_cuda_archs = [
-                major_minor_tuple
-                for major_minor_tuple in self.TARGET_CUDA_ARCHS
-                if major_minor_tuple[0] in supported_major_versions
-            ]
-        else:
-            supported_cuda_archs = self.TARGET_CUDA_ARCHS
-        if len(supported_cuda_archs) == 0:
-            raise RuntimeError(
-                f"No supported CUDA architectures found for major versions {supported_major_versions}."
-            )
-        return [f"-gencode=arch=compute_{major}{minor}" for major, minor in supported_cuda_archs]
-'''
+
+@cache
+def context_text() -> str:
+    """Return the released text of the module that applies the gate."""
+    with ZipFile(wheels.fetched("flashinfer-python", "0.6.18")) as wheel:
+        return wheel.read(f"flashinfer/{CONTEXT}").decode()
 
 
 def around(record: str, **files: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the deciding files of a 0.6.18 to which nothing was done, but for what is given (``/`` as ``__``)."""
     own = {
         "jit/comm.py": entry(module(GATED), record),
-        "compilation_context.py": entry(CONTEXT_TEXT, record),
+        CONTEXT: entry(context_text(), record),
         **{name: entry(HEADER_LINES, record) for name in deciders.HEADERS},
         deciders.FUSION_SOURCE: entry(None, record),
     }
@@ -284,16 +274,17 @@ def test_a_clean_package_is_supported_with_a_record_and_without(record: str) -> 
         ("jit/comm.py", module(GATED) + "from ._corp import *\n"),
         ("jit/comm.py", module(GATED) + "jit_env.FLASHINFER_CSRC_DIR = x\n"),
         ("jit/comm.py", module(GATED).replace("'trtllm_comm'", "'trtllm_comm', '/opt/x/trtllm_allreduce.cu'")),
-        (
-            "compilation_context.py",
-            CONTEXT_TEXT.replace("def get_nvcc", "def get_nvcc_flags_list(self): pass\n    def x"),
-        ),
-        ("compilation_context.py", CONTEXT_TEXT + "CompilationContext.get_nvcc_flags_list = x\n"),
-        ("compilation_context.py", CONTEXT_TEXT.replace("[0] in supp", "[0] + 3 in supp")),
-        ("compilation_context.py", CONTEXT_TEXT.replace("{major}{minor}", "120f")),
+        (CONTEXT, ("    def get_nvcc_flags_list(", "    def get_nvcc_flags_list(self): pass\n\n    def x(")),
+        (CONTEXT, ("", "CompilationContext.get_nvcc_flags_list = x\n")),
+        (CONTEXT, ("[0] in supp", "[0] + 3 in supp")),
+        (CONTEXT, ("compute_{major}{minor}", "compute_120f")),
     ],
 )
-def test_an_edit_reads_the_same_without_a_record(name: str, text: str, record: str) -> None:
+def test_an_edit_reads_the_same_without_a_record(name: str, text: str | tuple[str, str], record: str) -> None:
+    if isinstance(text, tuple):
+        old, new = text
+        assert old in context_text()
+        text = context_text().replace(old, new, 1) if old else context_text() + new
     files = around("match" if record == "mismatch" else record) | {name: entry(text, record)}
     found = fusion(files, "0.6.18", ["12.0"])
     assert (found.verdict, bool(found.gate_error)) == ("unreadable", True)

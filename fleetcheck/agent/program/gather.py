@@ -9,7 +9,6 @@ import os
 import resource
 import select
 import signal
-import sys
 import time
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
@@ -24,7 +23,7 @@ from fleetcheck.agent.program.deep import (
     not_made,
     remove_scratch,
     to_import,
-)
+)  # fmt: skip
 from fleetcheck.agent.program.expected import gather_expected
 from fleetcheck.agent.program.find import find_listed, find_running, find_usual, merge
 from fleetcheck.agent.program.hardware import gather_driver, gather_pci, gather_toolkits
@@ -34,7 +33,7 @@ from fleetcheck.agent.program.processes import LIFELINE, Lifeline, lifeline, wri
 from fleetcheck.agent.program.serving import gather_processes
 from fleetcheck.agent.program.smi import gather_smi
 from fleetcheck.agent.program.startup import gather_scan
-from fleetcheck.agent.program.system import gather_system
+from fleetcheck.agent.program.system import about_agent, gather_system
 from fleetcheck.agent.program.values import Root, dumps, problem
 
 PART_LIMIT = 10.0
@@ -102,7 +101,7 @@ class Agent:
 
     def run(self) -> None:
         """Gather everything, or what there is time for."""
-        self.frame("agent", dumps(self.about()).encode())
+        self.frame("agent", dumps(about_agent(self.version, self.request["sysroot"])).encode())
         for name, gather in (
             ("system", gather_system), ("driver", gather_driver), ("pci", gather_pci),
             ("toolkits", gather_toolkits), ("kernel", gather_kernel_log),
@@ -266,14 +265,6 @@ class Agent:
             "errors": [line[:300] for line in self.errors][:40],
         }  # fmt: skip
         self.frame("end", dumps(end).encode())
-
-    def about(self) -> Dict[str, Any]:
-        """Return the part ``agent``."""
-        return {
-            "version": self.version, "python": "%d.%d.%d" % sys.version_info[:3], "executable": sys.executable,
-            "uid": os.getuid(), "user": os.environ.get("USER") or os.environ.get("LOGNAME"),
-            "sysroot": self.request["sysroot"], "time": time.time(),
-        }  # fmt: skip
 
     def die(self, *_: Any) -> NoReturn:
         """End everything at once: nobody listens any more, or the time is up while the writing is stuck."""

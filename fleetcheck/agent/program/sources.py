@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from fleetcheck.agent.program.cuts import MAJORS, cut_functions, cut_lines, gate_rows, without_blocks
 from fleetcheck.agent.program.distributions import Record
-from fleetcheck.agent.program.system import sha256_of
-from fleetcheck.agent.program.values import TEXT_LIMIT, Root, open_file, problem, read_bytes
+from fleetcheck.agent.program.hashes import FILE_LIMIT, digest, file_digest
+from fleetcheck.agent.program.values import TEXT_LIMIT, Root, problem, read_bytes
 
 TEXTS = (
     "jit/env.py",
@@ -42,51 +42,19 @@ WATCHED = ("jit/", "comm/", "data/include/flashinfer/comm/", "data/csrc/trtllm_"
 SOURCES = ("data/csrc/", "data/include/flashinfer/")
 RECORDED = ("__init__.py", *WATCHED, *TEXTS, *GATED, *SOURCES, "csrc/")
 MAJORS_BYTES = MAJORS.encode()
-FILE_LIMIT = 16 << 20
 MOST_FILES = 2000
 MOST_BELOW = 50000
 # 0.6.18 has 15 MB of sources, which are hashed in some 20 ms; 0.7.4 has 400 MB.
 HASHED_BYTES = 20 << 20
 MOST_CHANGED = 50
-PIECE = 1 << 17
 
 
 class Seen:
-    """What is found out once for all files: the hash function, real paths, listings, and what was not hashed."""
+    """What is found out once for all files: real paths, listings, and what was not hashed."""
 
-    hasher: "Optional[Callable[[bytes], Any]]" = None
     folders: Dict[str, str] = {}
     listings: "Dict[str, Dict[str, Tuple[int, float]]]" = {}
     unhashed: "List[str]" = []
-
-
-def digest(data: bytes) -> str:
-    """Return the sha256 in hex. Over the megabytes of a package OpenSSL's is worth its start."""
-    if Seen.hasher is None:
-        try:
-            from _hashlib import openssl_sha256
-
-            openssl_sha256(b"")
-            Seen.hasher = openssl_sha256
-        except Exception:
-            return sha256_of(data)  # an interpreter without OpenSSL, or one that forbids it
-    return str(Seen.hasher(data).hexdigest())
-
-
-def file_digest(path: str) -> str:
-    """Return the sha256 of a file in hex, read in pieces."""
-    hasher = None if digest(b"") is None or Seen.hasher is None else Seen.hasher(b"")
-    if hasher is None:
-        return digest(read_bytes(path, FILE_LIMIT))
-    fd = open_file(path)
-    try:
-        piece = os.read(fd, PIECE)
-        while piece:
-            hasher.update(piece)
-            piece = os.read(fd, PIECE)
-    finally:
-        os.close(fd)
-    return str(hasher.hexdigest())
 
 
 def real_path(path: str) -> str:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from typing import Any, Dict
 
 from fleetcheck.agent.program.values import Root, allowed_env, problem, read_bytes, short
+
+
+def about_agent(version: str, sysroot: str) -> Dict[str, Any]:
+    """Return the part ``agent``: what gathers here, as whom, and when by this host's clock."""
+    return {
+        "version": version, "python": "%d.%d.%d" % sys.version_info[:3], "executable": sys.executable,
+        "uid": os.getuid(), "user": os.environ.get("USER") or os.environ.get("LOGNAME"),
+        "sysroot": sysroot, "time": time.time(),
+    }  # fmt: skip
 
 
 def gather_system(root: Root) -> Dict[str, Any]:
