@@ -72,6 +72,17 @@ def for_everybody(host: Host, path: str) -> Path:
     return site
 
 
+def seen_by_a_stranger(host: Host, closed: Path) -> Answer:
+    """Look at ``/opt/ml`` as another user while one path is closed to him."""
+    mode = closed.stat().st_mode
+    closed.chmod(CLOSED)
+    try:
+        request = Request(sysroot=str(host.root), venvs=("/opt/ml",))
+        return look(request, pythons=("/usr/bin/python3",), user=STRANGER, group=STRANGER, extra_groups=[])
+    finally:
+        closed.chmod(mode)
+
+
 @pytest.mark.parametrize(
     ("closed", "state", "rules"),
     [
@@ -92,14 +103,7 @@ def for_everybody(host: Host, path: str) -> Path:
 )
 def test_closed_to_an_ordinary_user(open_host: Host, closed: str, state: str, rules: set[str]) -> None:
     site = for_everybody(open_host, "/opt/ml")
-    mode = (site / closed).stat().st_mode
-    (site / closed).chmod(CLOSED)
-    try:
-        request = Request(sysroot=str(open_host.root), venvs=("/opt/ml",))
-        answer = look(request, pythons=("/usr/bin/python3",), user=STRANGER, group=STRANGER, extra_groups=[])
-    finally:
-        (site / closed).chmod(mode)
-    (venv,), fired = judged(answer, "/opt/ml")
+    (venv,), fired = judged(seen_by_a_stranger(open_host, site / closed), "/opt/ml")
     assert venv.state == "ok", venv.error
     assert venv.flashinfer is not None
     assert (venv.flashinfer.csrc_state, venv.flashinfer.csrc_missing) == (state, ())
@@ -110,14 +114,7 @@ def test_closed_to_an_ordinary_user(open_host: Host, closed: str, state: str, ru
 @pytest.mark.parametrize("closed", ["", "flashinfer"])
 def test_what_may_not_be_looked_into_is_not_missing(open_host: Host, closed: str) -> None:
     site = for_everybody(open_host, "/opt/ml")
-    mode = (site / closed).stat().st_mode
-    (site / closed).chmod(CLOSED)
-    try:
-        request = Request(sysroot=str(open_host.root), venvs=("/opt/ml",))
-        answer = look(request, pythons=("/usr/bin/python3",), user=STRANGER, group=STRANGER, extra_groups=[])
-    finally:
-        (site / closed).chmod(mode)
-    (venv,), fired = judged(answer, "/opt/ml")
+    (venv,), fired = judged(seen_by_a_stranger(open_host, site / closed), "/opt/ml")
     assert (venv.state, "may not be read" in (venv.error or "")) == ("unreadable", True)
     assert "venv-unreadable" in fired["/opt/ml"]
     assert not fired["/opt/ml"] & {"flashinfer-missing", "flashinfer-remnant"}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from layouts import Told, look_at
 from support import trees, wheels
 from support.audits import Audited, record, target
 from support.scenarios import CASES, STRANGER, has_stranger
@@ -83,3 +84,9 @@ def audited(shop: Workshop, sshd: Sshd) -> Audited:
         left_running=sshd.sessions(),
         executed=sorted(path.name for path in shop.markers.iterdir()),
     )
+
+
+@pytest.fixture(scope="module")
+def told(request: pytest.FixtureRequest, workspace: Path) -> Told:
+    """What one look says of all the layouts of a module."""
+    return look_at(workspace / request.module.__name__, request.module.LAYOUTS)

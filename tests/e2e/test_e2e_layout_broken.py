@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from layouts import Layout, Told, entering, fired, look_at, said, stock
+from layouts import Layout, Told, entering, fired, said, stock
 from support.workshop import HEADER, Built, Workshop
 
 from fleetcheck.demo.tree import Environment
@@ -140,11 +140,6 @@ def a_record_that_lies(shop: Workshop, built: Built, path: str) -> Environment:
     ]
     put(record, "\n".join(rows).encode())
     return made
-
-
-@pytest.fixture(scope="module")
-def told(workspace: Path) -> Told:
-    return look_at(workspace / "broken", LAYOUTS)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

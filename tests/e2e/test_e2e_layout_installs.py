@@ -250,11 +250,6 @@ def editable_by_a_module_of_its_own(shop: Workshop, built: Built, path: str) -> 
     return made
 
 
-@pytest.fixture(scope="module")
-def told(workspace: Path) -> Told:
-    return look_at(workspace / "installs", LAYOUTS)
-
-
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_what_is_said_of_it(told: Told, name: str) -> None:
     said(told, name, LAYOUTS[name])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 from layouts import (
@@ -20,7 +19,6 @@ from layouts import (
     entering,
     fired,
     linked,
-    look_at,
     metadata,
     said,
     stock,
@@ -269,11 +267,6 @@ def environment_behind_a_link(shop: Workshop, built: Built, path: str) -> Enviro
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(made.real)
     return made
-
-
-@pytest.fixture(scope="module")
-def told(workspace: Path) -> Told:
-    return look_at(workspace / "layouts", LAYOUTS)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
