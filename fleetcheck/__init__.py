@@ -9,11 +9,8 @@ In: an inventory of hosts. Out: a :class:`fleetcheck.run.Run`, the record of one
     print(run.summary.ok, "of", run.summary.hosts)
 """
 
-from __future__ import annotations
-
-from fleetcheck.version import __version__
-
-TYPE_CHECKING = False  # importing typing takes milliseconds in which Ctrl-C would show a traceback
+# Whatever is imported here, __future__ too, takes time in which Ctrl-C would show a traceback: nothing is.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -21,18 +18,29 @@ if TYPE_CHECKING:
     from fleetcheck.inventory.model import Inventory
     from fleetcheck.remote.settings import Settings
     from fleetcheck.run import Run
+    from fleetcheck.version import __version__
 
 __all__ = ["__version__", "audit_hosts", "load_inventory"]
 
 
-def load_inventory(source: str | Path | None = None) -> Inventory:
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from fleetcheck.version import __version__ as version  # noqa: PLC0415  see TYPE_CHECKING
+
+    return version
+
+
+def load_inventory(source: "str | Path | None" = None) -> "Inventory":
     """Load an inventory: a file, a folder, or names. Raises InputError with every problem at once."""
     from fleetcheck.inventory.load import load  # noqa: PLC0415  heavy, and the CLI starts here
 
     return load(source)
 
 
-def audit_hosts(inventory: Inventory, hosts: Sequence[str] = (), *, settings: Settings | None = None) -> Run:
+def audit_hosts(
+    inventory: "Inventory", hosts: "Sequence[str]" = (), *, settings: "Settings | None" = None
+) -> "Run":
     """Audit the hosts that match (no patterns: all) and return the record. For events: :mod:`fleetcheck.audit`."""
     from fleetcheck.audit import audit  # noqa: PLC0415
     from fleetcheck.inventory.selection import select  # noqa: PLC0415
