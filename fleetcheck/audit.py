@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fleetcheck.agent.evidence import Evidence
 from fleetcheck.facts import lost
 from fleetcheck.facts.records import Gpus
 from fleetcheck.inventory.model import Target
-from fleetcheck.judge import Policy, new_run, pipeline, resting
+from fleetcheck.judge import End, Policy, new_run, pipeline, resting
 from fleetcheck.remote import engine
 from fleetcheck.remote.reach import Reach
 from fleetcheck.remote.settings import Settings
@@ -45,32 +45,85 @@ def audit(
     settings = settings or Settings()
     info = info or new_run(inventory)
     rest = resting(targets, policy, datetime.fromisoformat(info.started).date())
-    looks = _looks(targets, rest, settings, executor, on_begin)
-    return pipeline(targets, _told(looks, on_evidence, known), info, policy)
+    book = _Book(_Way(settings), on_evidence, known, on_begin)
+    looks = _looks(targets, rest, book, executor)
+    return pipeline(targets, book.told(looks), info, policy, End(cut_off=book.cut_off))
 
 
-def _told(
-    looks: Generator[Look, None, None], observer: Observer | None, known: Callable[[str], Gpus | None] | None
-) -> Iterator[Look]:
-    with closing(looks):  # whoever stops here stops the engine too, at once
-        for target, look in looks:
-            whole = look
-            if known is not None and lost.wanted(look.parts) and (before := known(target.name)) is not None:
-                whole = replace(look, parts={**look.parts, "known": lost.remembered(before)})
-            if observer is not None:
-                observer(whole)
-            yield target, whole
+class _Way(Reach):
+    """A Reach that keeps how each look ended: the engine drops what ends after an interrupt.
+
+    Pickled into other processes it is a plain one.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.ended: dict[str, Evidence] = {}
+
+    def look(self, target: Target, *, until: float | None = None) -> Evidence:
+        look = super().look(target, until=until)
+        self.ended[target.name] = look
+        return look
+
+
+@dataclass(slots=True)
+class _Book:
+    """What is under way: the hosts whose look began and was not judged yet."""
+
+    way: _Way
+    observer: Observer | None
+    known: Callable[[str], Gpus | None] | None
+    on_begin: Callable[[Target], None] | None
+    begun: dict[str, Target] = field(default_factory=dict)
+    handed: dict[str, Evidence] = field(default_factory=dict)
+
+    def begin(self, target: Target) -> None:
+        self.begun[target.name] = target
+        if self.on_begin is not None:
+            self.on_begin(target)
+
+    def told(self, looks: Generator[Look, None, None]) -> Iterator[Look]:
+        with closing(looks):  # whoever stops here stops the engine too, at once
+            for target, look in looks:
+                yield target, self._tell(target, look)
+                for kept in (self.begun, self.handed, self.way.ended):
+                    kept.pop(target.name, None)  # evidence is large, and a run is long
+
+    def cut_off(self) -> Iterator[Look]:
+        """Yield what an interrupt cut off: a look that ended just then counts, others tell how far they were."""
+        for name, target in list(self.begun.items()):
+            look = self.handed.get(name)
+            yield target, look or self._tell(target, _cut_off(target, self.way.ended.get(name)))
+
+    def _tell(self, target: Target, look: Evidence) -> Evidence:
+        if self.known is not None and lost.wanted(look.parts) and (before := self.known(target.name)) is not None:
+            look = replace(look, parts={**look.parts, "known": lost.remembered(before)})
+        if self.observer is not None:
+            self.observer(look)
+        self.handed[target.name] = look
+        return look
+
+
+def _cut_off(target: Target, last: Evidence | None) -> Evidence:
+    """Return what is to be said of a host whose look had begun, by its last attempt that ended; None: none did."""
+    if last is None:
+        message = "the run was interrupted while this host was looked at; how far that was is not known"
+        return Evidence(target.name, "timeout", None, "interrupted", message, target.address)
+    if last.outcome == "checked":
+        return last
+    if last.detail == "interrupted":
+        message = f"the run was interrupted while this host was looked at (stage {last.stage})"
+        return replace(last, message=message, parts={})
+    message = f"the run was interrupted before this host was tried again; before, it was {last.outcome}"
+    return replace(last, outcome="timeout", detail="interrupted", message=message, parts={})
 
 
 def _looks(
-    targets: Sequence[Target],
-    rest: dict[str, Evidence],
-    settings: Settings,
-    executor: Executor | None,
-    on_begin: Callable[[Target], None] | None,
+    targets: Sequence[Target], rest: dict[str, Evidence], book: _Book, executor: Executor | None
 ) -> Generator[Look, None, None]:
     for target in targets:
         if target.name in rest:
             yield target, rest[target.name]
     awake = [target for target in targets if target.name not in rest]
-    yield from engine.run(awake, Reach(settings), settings=settings, executor=executor, on_begin=on_begin)
+    settings = book.way.settings
+    yield from engine.run(awake, book.way, settings=settings, executor=executor, on_begin=book.begin)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 
@@ -113,10 +113,15 @@ class _Book:
 
 @dataclass(slots=True)
 class End:
-    """How the source of looks ended; a replay fills it from its recording, a live audit leaves it alone."""
+    """How the source of looks ended; a replay fills it from its recording.
+
+    ``cut_off`` gives, after an interrupt, what is to be said of the hosts that were being looked at; a live audit
+    knows. A host that it gives though it was judged already stays as it was.
+    """
 
     finished: str | None = None
     complete: bool = True
+    cut_off: Callable[[], Iterable[tuple[Target, Evidence]]] = tuple
 
 
 def pipeline(
@@ -129,7 +134,7 @@ def pipeline(
     """Judge looks as they end. Yields Started, a HostDone each, Finished with every target exactly once.
 
     A KeyboardInterrupt, raised inside or thrown in, ends the run early: what was gathered is reported, the rest
-    is accounted as not looked at, and the run is not ``complete``.
+    is accounted as cut off or as not looked at, and the run is not ``complete``.
     """
     end = end or End()
     day = datetime.fromisoformat(info.started).date()
@@ -147,6 +152,9 @@ def pipeline(
         close = getattr(source, "close", None)
         if close is not None:
             close()
+        for target, look in end.cut_off():
+            if target.name not in book.done:
+                book.enter(target, look)
     yield book.close(end.finished or stamp(now()), complete=complete and end.complete)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleetcheck.cli.completion import complete_hosts
-from fleetcheck.cli.inventory import inventory_options
+from fleetcheck.cli.inventory import inventory_options, unruly
 from fleetcheck.cli.memory import db_option, identity
 from fleetcheck.cli.options import Session
 from fleetcheck.cli.output import emit
@@ -88,14 +88,14 @@ def under_cron(
     yield checks.ssh(environ["PATH"])
     name = identity(source or "")
     try:
-        inventory = read(source, execute=execute).inventory
+        inventory = read(source, execute=execute, unruly=unruly).inventory
     except InputError as error:
         do = "correct it; without -i, cron knows only the config folder's: give -i in the scheduled line"
         for problem in error.problems:
             yield checks.Check("inventory", str(problem), do)
     else:
         name = identity(inventory.source)
-        yield checks.Check("inventory", f"{inventory.source}: valid, {len(inventory.targets)} hosts")
+        yield checks.Check("inventory", f"{inventory.source}: valid, {_hosts(len(inventory.targets))}")
         yield from _reachable(inventory, chosen)
     yield from checks.history(path, name, chosen.limits.run or 0.0, now())
     yield _lock(path, name)
@@ -129,6 +129,10 @@ def _reachable(inventory: Inventory, chosen: Settings) -> Iterator[Check]:
                        ("known hosts", "the key of every host, and of every gateway, is known")):  # fmt: skip
         if not any(fault[0] in (name, "route") for fault in faults):
             yield Check(name, well)
+
+
+def _hosts(count: int) -> str:
+    return f"{count} host{'s'[: count != 1]}"
 
 
 def _lock(db: Path, source: str) -> Check:

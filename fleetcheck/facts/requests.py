@@ -12,7 +12,14 @@ TENSOR_PARALLEL = ("--tp", "--tp-size", "--tensor-parallel-size", "-tp")
 CONFIG = "--config"
 """Both frameworks read more arguments from the file that it names; the file is not looked at."""
 PASSES = ("fuse_allreduce_rms", "enable_fi_allreduce_fusion")
-"""The names of vLLM's pass in ``--compilation-config``, new and old."""
+"""The names of vLLM's pass in ``--compilation-config``, new and old.
+
+vLLM takes strict JSON there, and does not start with quotes of another kind; a shell takes its own quotes away
+before the arguments are anybody's.
+"""
+YES = frozenset({"true", "1"})
+NO = frozenset({"false", "0"})
+"""What vLLM's pydantic takes for a pass that is on or off, out of JSON or behind a dotted name."""
 SIZE = "fi_allreduce_fusion_max_size_mb"
 """The size of ``--compilation-config`` that takes the place of vLLM's own table, also where this has none."""
 SHORTEST: Mapping[str, str] = {
@@ -61,7 +68,7 @@ def wanted(process: Process, *, auto: bool) -> bool | None:
         return None
     told = {flags[name] for name in PASSES if name in flags}
     if process.server == "vllm":
-        return "true" in told if told else None
+        return True if told & YES else False if told & NO else None
     if any(name in flags for name in ASKS):
         return True
     return None if auto or not whole else False

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 from fleetcheck.errors import FleetcheckError
 
+NAME_IT = "Name the history's own file with --db, or one that is not there yet"
 BUSY_SECONDS = 10.0
 """How long another program may hold the file before we give up."""
 
@@ -36,7 +39,15 @@ def _why(path: Path, error: sqlite3.Error) -> str:
         return f"another program has held it for more than {BUSY_SECONDS:.0f} s; look for it with: fuser {path}"
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return "it cannot be written: read-only. Name another place with --db"
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA):
+    if code == sqlite3.SQLITE_NOTADB and _is_text(path):
+        return f"it is a text file, no history of fleetcheck. It was left as it is. {NAME_IT}"
+    if code == sqlite3.SQLITE_NOTADB:
+        return (
+            "it is no SQLite database, or its beginning is damaged. It was left as it is. If it is no history: "
+            f"{NAME_IT[0].lower()}{NAME_IT[1:]}. If it was one, move it away, and the next run begins a new one: "
+            f"{_move(path)}"
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_SCHEMA):
         return f"the file is damaged ({error}). Move it away, and the next run begins a new one: {_move(path)}"
     if code == sqlite3.SQLITE_CANTOPEN:
         return f"it cannot be opened ({error}). Is its folder there, and may it be written?"
@@ -50,4 +61,14 @@ def _system(error: OSError) -> str:
 
 
 def _move(path: Path) -> str:
-    return f"mv {path} {path}.damaged"
+    return shlex.join(["mv", str(path), f"{path}.damaged"])
+
+
+def _is_text(path: Path) -> bool:
+    """Return whether a file begins as a text does, such as an inventory or the JSON of a run."""
+    try:
+        with path.open("rb") as stream:
+            begin = codecs.getincrementaldecoder("utf-8")().decode(stream.read(4096))
+    except (OSError, UnicodeDecodeError):
+        return False
+    return all(letter.isprintable() or letter in "\t\r\n" for letter in begin)

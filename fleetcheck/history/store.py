@@ -18,6 +18,7 @@ from typing import Any, Self
 from fleetcheck.history import pack
 from fleetcheck.history.alive import Alive
 from fleetcheck.history.errors import BUSY_SECONDS, HistoryError, told
+from fleetcheck.history.ours import check_ours, check_place
 from fleetcheck.history.schema import VERSION, migrate, version
 from fleetcheck.judge import stamp
 from fleetcheck.rules.finding import Finding
@@ -66,10 +67,11 @@ class History:
     def open(cls, path: Path) -> Self:
         """Open a history to write, and make it where there is none."""
         with told(path):
+            check_place(path)
             _make(path)
             connection = _connected(f"{path.absolute().as_uri()}?mode=rw")
             try:
-                _not_newer(path, connection)
+                check_ours(path, connection)
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
                 migrate(connection)
@@ -81,12 +83,13 @@ class History:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Open a history that is there, to read; also one of a folder that cannot be written."""
-        if not path.exists():
-            raise HistoryError(f"history {path}: there is none yet; fleetcheck audit writes it")
         with told(path):
+            check_place(path)
+            if not path.exists() or not path.stat().st_size:
+                raise HistoryError(f"history {path}: there is none yet; fleetcheck audit writes it")
             connection = _readable(path)
             try:
-                _not_newer(path, connection)
+                check_ours(path, connection)
                 if version(connection) < VERSION:
                     connection.close()
                     return cls.open(path)
@@ -287,12 +290,3 @@ def _readable(path: Path) -> sqlite3.Connection:
             raise
         connection = _connected(f"{uri}?immutable=1")
     return connection
-
-
-def _not_newer(path: Path, connection: sqlite3.Connection) -> None:
-    found = version(connection)
-    if found > VERSION:
-        raise HistoryError(
-            f"history {path}: a newer fleetcheck wrote it (version {found}; this one knows {VERSION}). "
-            "Upgrade fleetcheck, or name another place with --db"
-        )

@@ -107,7 +107,7 @@ def _rank(owner: Owner | None, host: str, groups: Collection[str]) -> int | None
         return 1 if name in groups else 2 if name in ("all", "ungrouped") else None
     try:
         return 0 if host == name or host in expand_part(name.replace(":", "-")) else None
-    except ValueError:  # a range of letters, which no nodeset has
+    except ValueError:  # a range of letters, or with digits beside its brackets
         return 1
 
 

@@ -1,8 +1,8 @@
 """The names of an inventory, quickly: what the shell completes.
 
 In: the text behind ``-i``. Out: hosts and groups. They are kept in the user's cache folder beside the size and
-times of every file that they come from. Where those differ, a plain native inventory is read without its settings
-(:mod:`fleetcheck.inventory.quick`), and any other is loaded.
+times of every file that they come from. Where those differ, a native inventory is read without its settings
+(:mod:`fleetcheck.inventory.quick`), and any other is loaded; one that cannot be is not tried again for a moment.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleetcheck.errors import InputError, Problem
 from fleetcheck.inventory import quick
 from fleetcheck.inventory.source import is_stream
 
@@ -29,6 +30,8 @@ VERSION = "2"
 MAX_FILES = 200
 DYNAMIC_SECONDS = 300.0
 """How long names are believed that no file tells of: a program of Ansible may ask a cloud."""
+FAILED_SECONDS = 30.0
+"""How long an inventory that failed is not tried again: what made it fail may lie outside of its files."""
 SETTLED_NS = 20_000_000
 """A file that changed just now may change again and keep its time: clocks of kernels tick every 10 ms at most."""
 _DYNAMIC = re.compile(rb"""^\s*["']?plugin["']?\s*:|^#!""", re.MULTILINE)
@@ -51,13 +54,21 @@ def known(source: str | None, *, execute: bool = False) -> Names:
         found = _read(path, state)
         if found is not None:
             return found
+        if _read(path, _failing(state, execute=execute)) is not None:
+            raise InputError([Problem(str(path), None, "could not be loaded a moment ago")])
         found = quick.names(path)
     if path is not None and found is not None:
         _keep(path, state, 0, found)
         return found
     from fleetcheck.inventory.load import load  # noqa: PLC0415  (all else is there to leave this out)
 
-    inventory = load(source, execute=execute)
+    try:
+        inventory = load(source, execute=execute)
+    except InputError:
+        if path is not None:
+            # Ansible may take seconds to fail, and would at every press of the tab key.
+            _keep(path, _failing(state, execute=execute), time.time() + FAILED_SECONDS, ([], []))
+        raise
     remember((path, state), inventory)
     return _names(inventory)
 
@@ -96,6 +107,11 @@ def _keep(path: Path, state: str | None, until: float, names: Names) -> None:
         except OSError:
             Path(draft).unlink(missing_ok=True)
             raise
+
+
+def _failing(state: str | None, *, execute: bool) -> str | None:
+    """Return how a failure is kept: leave to execute is a reason to try anew."""
+    return None if state is None else f"{state} failed{' with --inventory-exec' if execute else ''}"
 
 
 def _names(inventory: Inventory) -> Names:

@@ -10,6 +10,7 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterable
+from itertools import product
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
@@ -19,6 +20,7 @@ MAX_NAMES = 100_000
 MAX_LENGTH = 253  # RFC 1035 leaves 253 characters for a name as it is written
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?)?")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_JOINED = re.compile(r"\d\[|\]\d")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?")
 _SPACE = re.compile(r"[,\s]+")
@@ -71,7 +73,7 @@ def is_nodeset(text: str) -> bool:
 def expand_part(part: str) -> list[str]:
     """Return the names of one nodeset, without judging the names: wildcards may stand around its brackets.
 
-    Raises ValueError with one sentence for a bad or too large range.
+    Raises ValueError with one sentence for a bad or too large range, and for one of two meanings.
     """
     if "[" not in part and "]" not in part:
         return [part]
@@ -81,9 +83,37 @@ def expand_part(part: str) -> list[str]:
     if size > MAX_NAMES:
         raise ValueError(f"{shown(part)} stands for {shown(str(size))} names; at most {MAX_NAMES} are allowed")
     try:
-        return list(NodeSet(part, resolver=RESOLVER_NOGROUP))
+        nodes = NodeSet(part, resolver=RESOLVER_NOGROUP)
+        if _JOINED.search(part):
+            _check_joined(part, nodes)
+        return list(nodes)
     except NodeSetException as error:
         raise ValueError(f"bad range in {shown(part)}: {_reason(error)}") from error
+
+
+def _check_joined(part: str, nodes: NodeSet) -> None:
+    """Raise ValueError where ``gn7[9-10]`` is not gn79 and gn710, as for Slurm, pdsh and Ansible.
+
+    ClusterShell takes the digits beside a bracket into the range, before it counts: 79 to 710.
+    """
+    texts = _BRACKETS.split(part)
+    ranges = [[name for one in inside.split(",") for name in _numbers(one)] for inside in texts[1::2]]
+    form = "%s".join(text.replace("%", "%%") for text in texts[::2])
+    literal = dict.fromkeys(form % numbers for numbers in product(*ranges))
+    if len(nodes) <= len(literal) and not literal.keys() - set(nodes):
+        return
+    meant = NodeSet.fromlist(list(literal), resolver=RESOLVER_NOGROUP)
+    raise ValueError(
+        f"{shown(part)} means {len(literal)} names to some tools and {len(nodes)} to others, as digits stand "
+        f"right beside its brackets; for the {len(literal)} write {shown(str(meant), 200)}"
+    )
+
+
+def _numbers(one: str) -> list[str]:
+    """Return the numbers of a range that was found to be one, each as wide as the first where that has a zero."""
+    first, last, step = re.fullmatch(_RANGE, one.strip()).groups()  # type: ignore[union-attr]  # _width matched it
+    width = len(first) if first.startswith("0") else 0
+    return [str(number).zfill(width) for number in range(int(first), int(last or first) + 1, int(step or 1))]
 
 
 def check_name(name: str) -> str:

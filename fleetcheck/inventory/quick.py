@@ -1,8 +1,9 @@
-"""The names of a native inventory in the plain block shape, without a YAML parser: completion has no time for one.
+"""The names of a native inventory, without what judges it: completion has no time for that.
 
-In: a file or folder. Out: its hosts and groups, as loading it gives them; None where one line is out of the plain,
-so that it must be loaded: flow mappings of groups, anchors and tags in the way, values of several lines, steps in
-nodesets. Settings are passed over unread, so that an inventory with a wrong port still completes.
+In: a file or folder. Out: its hosts and groups, as loading it gives them; None where it must be loaded. The plain
+block shape needs no YAML parser. Where one line is out of it (flow mappings, anchors and tags, values of several
+lines), YAML's events are read, but for steps in nodesets and the like. Settings are passed over unread, so that an
+inventory with a wrong port still completes.
 """
 
 from __future__ import annotations
@@ -37,22 +38,28 @@ _KEYS = re.compile(rf"{_NAME.pattern}(?:\n{_NAME.pattern})*")
 _NODES = re.compile(r"[A-Za-z0-9_.,\[\] -]+")
 _RANGE = re.compile(r"(0|[1-9]\d*|0\d+)(?:-(\d+))?")
 _ITEM = re.compile(rf"\s*({_QUOTED}|[A-Za-z0-9_.-]+)\s*(?:,|$)")
-_SECTIONS = ("defaults", "groups", "hosts", "waivers", "maintenance")
+SECTIONS = ("defaults", "groups", "hosts", "waivers", "maintenance")
 
 Line = tuple[str, str, str, str]
 
 
-class _OutOfThePlain(Exception):  # noqa: N818 no error: the inventory is to be loaded
-    pass
+class OutOfThePlain(Exception):  # noqa: N818 no error: the inventory is to be loaded
+    """A line, or a nodeset, of another shape than the plain."""
 
 
 def names(path: Path) -> tuple[list[str], list[str]] | None:
     """Return the hosts in the order of the inventory and the groups by name; None where it must be loaded."""
     try:
         files = _of_folder(path) if path.is_dir() else [path]
-        return of_texts(map(_read, files))
-    except (OSError, UnicodeDecodeError, _OutOfThePlain):
+        texts = [_read(file) for file in files]
+    except (OSError, UnicodeDecodeError, OutOfThePlain):
         return None
+    found = of_texts(texts)
+    if found is None:
+        from fleetcheck.inventory import quick_tree  # noqa: PLC0415  (the plain shape needs no YAML parser)
+
+        found = quick_tree.of_texts(texts)
+    return found
 
 
 def of_texts(texts: Iterable[str]) -> tuple[list[str], list[str]] | None:
@@ -61,7 +68,7 @@ def of_texts(texts: Iterable[str]) -> tuple[list[str], list[str]] | None:
     try:
         for text in texts:
             reader.read(_lines(text))
-    except _OutOfThePlain:
+    except OutOfThePlain:
         return None
     return (list(reader.hosts), sorted(reader.groups)) if reader.hosts else None
 
@@ -70,7 +77,7 @@ def _of_folder(folder: Path) -> list[Path]:
     """Return the files of a folder that holds nothing but YAML: another file may make it one of Ansible's."""
     files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     if not all(path.suffix in (".yaml", ".yml") and path.is_file() for path in files):
-        raise _OutOfThePlain
+        raise OutOfThePlain
     return files
 
 
@@ -78,7 +85,7 @@ def _read(path: Path) -> str:
     with path.open("rb") as stream:
         raw = stream.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
-        raise _OutOfThePlain
+        raise OutOfThePlain
     return raw.decode("utf-8-sig")
 
 
@@ -87,7 +94,7 @@ def _lines(text: str) -> list[Line]:
     text = text.replace("\r\n", "\n").removeprefix("---\n")
     lines = _LINE.findall(text)
     if _STRANGE.search(text) or len(lines) != text.count("\n") + 1:
-        raise _OutOfThePlain
+        raise OutOfThePlain
     return [line for line in lines if line[1] or line[2] or line[3]]
 
 
@@ -102,13 +109,13 @@ class _Reader:
         seen: set[str] = set()
         for (_, dash, key, value), inside in _entries(lines, 0):
             section = _bare(key)
-            if dash or section not in _SECTIONS or section in seen:
-                raise _OutOfThePlain
+            if dash or section not in SECTIONS or section in seen:
+                raise OutOfThePlain
             seen.add(section)
             if section not in ("groups", "hosts"):
                 continue
             if value:
-                raise _OutOfThePlain
+                raise OutOfThePlain
             if section == "hosts":
                 self._own(inside)
                 continue
@@ -127,16 +134,16 @@ class _Reader:
             return
         for (_, dash, key, _), _ in _entries(lines):
             if dash:
-                raise _OutOfThePlain
+                raise OutOfThePlain
             self._add(_bare(key))
 
     def _group(self, entry: Line, settings: Sequence[Line]) -> None:
         if entry[1] or entry[3]:
-            raise _OutOfThePlain
+            raise OutOfThePlain
         self.groups.add(_bare(entry[2]))
         for (_, dash, key, value), inside in _entries(settings):
             if dash or not key:
-                raise _OutOfThePlain
+                raise OutOfThePlain
             if _bare(key) == "hosts":
                 for nodes in _values(value, inside):
                     self._add(nodes)
@@ -144,7 +151,7 @@ class _Reader:
     def _add(self, nodes: str) -> None:
         self.hosts.update(dict.fromkeys(expand(nodes)))
         if len(self.hosts) > MAX_NAMES:
-            raise _OutOfThePlain
+            raise OutOfThePlain
 
 
 def _entries(lines: Sequence[Line], indent: int | None = None) -> Iterable[tuple[Line, Sequence[Line]]]:
@@ -159,15 +166,15 @@ def _entries(lines: Sequence[Line], indent: int | None = None) -> Iterable[tuple
     for number, (spaces, dash, key, _) in enumerate(lines):
         if len(spaces) > indent or (dash and began is not None):
             if began is None:
-                raise _OutOfThePlain
+                raise OutOfThePlain
             continue
         if len(spaces) < indent or not key:
-            raise _OutOfThePlain
+            raise OutOfThePlain
         if began is not None:
             yield lines[began], lines[began + 1 : number]
         began = number
     if began is None:
-        raise _OutOfThePlain
+        raise OutOfThePlain
     yield lines[began], lines[began + 1 :]
 
 
@@ -178,7 +185,7 @@ def _values(value: str, inside: Sequence[Line]) -> list[str]:
         while at < len(inner):
             item = _ITEM.match(inner, at)
             if item is None:
-                raise _OutOfThePlain
+                raise OutOfThePlain
             items.append(_bare(item[1]))
             at = item.end()
     elif value:
@@ -187,9 +194,9 @@ def _values(value: str, inside: Sequence[Line]) -> list[str]:
         items = [_bare(line[3]) for line in inside]
         indents = {line[0] for line in inside}
         if len(indents) > 1 or not all(dash and not key for _, dash, key, _ in inside):
-            raise _OutOfThePlain
+            raise OutOfThePlain
     if not items or (value and inside):
-        raise _OutOfThePlain
+        raise OutOfThePlain
     return items
 
 
@@ -203,7 +210,7 @@ def expand(text: str) -> list[str]:
     if _NAME.fullmatch(text):
         return [text]
     if not _NODES.fullmatch(text):
-        raise _OutOfThePlain
+        raise OutOfThePlain
     found: list[str] = []
     for part in re.findall(r"(?:[^\s,\[\]]|\[[^\[\]]*\])+|[\[\]]", text):
         pieces = re.split(r"\[([^\[\]]*)\]", part)
@@ -213,16 +220,16 @@ def expand(text: str) -> list[str]:
             (before[-1:].isdigit() or after[:1].isdigit()) and len(set(map(len, one))) > 1
             for before, one, after in zip(texts, ranges, texts[1:], strict=False)
         ):
-            raise _OutOfThePlain  # ClusterShell joins digits beside a bracket with those in it
+            raise OutOfThePlain  # ClusterShell joins digits beside a bracket with those in it
         size = 1
         for one in ranges:
             size *= len(one)
         if size > MAX_NAMES:
-            raise _OutOfThePlain
+            raise OutOfThePlain
         form = "%s".join(texts)
         made = [form % numbers for numbers in product(*ranges)]
         if not _NAME.fullmatch(made[0]):  # numbers are all that the others differ in
-            raise _OutOfThePlain
+            raise OutOfThePlain
         found += made
     return list(dict.fromkeys(found))
 
@@ -235,12 +242,12 @@ def _numbers(inside: str) -> list[str]:
     for one in inside.split(","):
         match = _RANGE.fullmatch(one)
         if match is None or len(one) > 20:
-            raise _OutOfThePlain
+            raise OutOfThePlain
         first, end = match[1], match[2] or match[1]
         low, high = int(first), int(end)
         padded = padded or any(len(number) > 1 and number.startswith("0") for number in (first, end))
         if low <= last or high < low or high - low > MAX_NAMES or (padded and len(first) != len(end)):
-            raise _OutOfThePlain
+            raise OutOfThePlain
         found += (
             [str(number).zfill(len(first)) for number in range(low, high + 1)]
             if padded
@@ -248,5 +255,5 @@ def _numbers(inside: str) -> list[str]:
         )
         last = high
     if padded and len(set(map(len, found))) > 1:
-        raise _OutOfThePlain
+        raise OutOfThePlain
     return found

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from fleetcheck.errors import FleetcheckError, InputError, Problem
+from fleetcheck.schedule.backups import keep
 from fleetcheck.schedule.job import Job
 from fleetcheck.schedule.when import wrong
 
@@ -64,14 +65,12 @@ def write(text: str) -> None:
 
 def backup(folder: Path, text: str, stamp: str) -> Path:
     """Keep a crontab as it was, and return where. Raises FleetcheckError."""
-    path = folder / f"crontab-{stamp}"
+    name = f"crontab-{stamp}"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
-        path.write_text(text, encoding="utf-8")
+        return keep(folder, name, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
-        raise FleetcheckError(f"{path}: the backup cannot be written: {error.strerror}; nothing changed") from None
-    return path
+        why = f"the backup cannot be written: {error.strerror}; nothing changed"
+        raise FleetcheckError(f"{folder / name}: {why}") from None
 
 
 def _marks(name: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from fleetcheck.errors import FleetcheckError, InputError, Problem
+from fleetcheck.schedule.backups import keep, write
 from fleetcheck.schedule.job import Job
 
 SECONDS = 30
@@ -49,8 +51,13 @@ def default_folder(*, system: bool) -> Path:
 
 
 def put(folder: Path, made: dict[str, str], backups: Path, stamp: str) -> list[str]:
-    """Write the units that differ, and return what was done; what stood there is kept. Raises FleetcheckError."""
+    """Write the units that differ, and return what was done; what stood there is kept.
+
+    Raises FleetcheckError where one cannot be written: then each is as it was, and no draft is left.
+    """
     said = []
+    drafts: dict[Path, Path] = {}
+    place = folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in made.items():
@@ -58,19 +65,27 @@ def put(folder: Path, made: dict[str, str], backups: Path, stamp: str) -> list[s
             if path.exists():
                 if path.read_text(encoding="utf-8", errors="surrogateescape") == text:
                     continue
-                said.append(f"kept the earlier {name} as {_keep(path, backups, stamp)}")
-            draft = path.with_name(f".{name}.part")
-            draft.write_text(text, encoding="utf-8")
+                place = backups
+                kept = keep(backups, f"{name}-{stamp}", path.read_bytes())
+                said.append(f"kept the earlier {name} as {kept}")
+                place = folder
+            drafts[path] = path.with_name(f".{name}.part")
+            write(drafts[path], text.encode("utf-8", "surrogateescape"))
+        for path, draft in drafts.items():
             draft.replace(path)
             said.append(f"wrote {path}")
     except OSError as error:
-        raise FleetcheckError(f"{folder}: the units cannot be written: {error.strerror}") from None
+        for draft in drafts.values():
+            with contextlib.suppress(OSError):  # it is the first error that counts
+                draft.unlink()
+        raise FleetcheckError(f"{place}: the units cannot be written: {error.strerror}") from None
     return said
 
 
 def take(folder: Path, name: str, backups: Path, stamp: str) -> list[str]:
     """Remove the units that were put there, and return what was done. Raises FleetcheckError for other files."""
     said = []
+    place = folder
     try:
         for unit in (f"fleetcheck-{name}.timer", f"fleetcheck-{name}.service"):
             path = folder / unit
@@ -78,11 +93,14 @@ def take(folder: Path, name: str, backups: Path, stamp: str) -> list[str]:
                 continue
             if not path.read_text(encoding="utf-8", errors="surrogateescape").startswith(FIRST_LINE):
                 raise FleetcheckError(f"{path}: fleetcheck did not write it; remove it by hand")
-            said.append(f"kept {unit} as {_keep(path, backups, stamp)}")
+            place = backups
+            kept = keep(backups, f"{unit}-{stamp}", path.read_bytes())
+            said.append(f"kept {unit} as {kept}")
+            place = folder
             path.unlink()
             said.append(f"removed {path}")
     except OSError as error:
-        raise FleetcheckError(f"{folder}: the units cannot be removed: {error.strerror}") from None
+        raise FleetcheckError(f"{place}: the units cannot be removed: {error.strerror}") from None
     return said
 
 
@@ -106,13 +124,6 @@ def obey(command: list[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return None if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
-
-
-def _keep(path: Path, backups: Path, stamp: str) -> Path:
-    backups.mkdir(parents=True, exist_ok=True, mode=0o700)
-    kept = backups / f"{path.name}-{stamp}"
-    kept.write_bytes(path.read_bytes())
-    return kept
 
 
 def _check_time(when: str) -> None:

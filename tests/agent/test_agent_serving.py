@@ -19,6 +19,7 @@ from fleetcheck.agent.bundle import inside_text
 from fleetcheck.agent.evidence import Request
 from fleetcheck.agent.program.commands import flags_of
 from fleetcheck.agent.program.container import look_contained
+from fleetcheck.agent.program.disk import disk_view
 from fleetcheck.agent.program.system import sha256_of
 from fleetcheck.agent.program.values import Root, dumps
 from fleetcheck.facts.host import host_facts
@@ -236,6 +237,63 @@ def test_a_container_is_read_under_its_own_root(tmp_path: Path, how: str) -> Non
     assert {file.name for file in found.files} >= {"jit/env.py", "jit/comm.py"}
     cache = next(item for item in parts["caches"]["items"] if item["pid"] == process.pid)
     assert cache["error"] == "ENOENT"
+
+
+def test_files_that_a_module_of_that_name_hides_are_not_in_memory(tmp_path: Path) -> None:
+    site = environment(tmp_path / "ml")
+    (tmp_path / "front").mkdir()
+    view = disk_view(Root(""), [str(tmp_path / "front")], [str(site)], [], {})
+    assert (view["root"], "jit/env.py" in {file["name"] for file in view["files"]}) == (f"{site}/flashinfer", True)
+    (tmp_path / "front/flashinfer.py").touch()
+    view = disk_view(Root(""), [str(tmp_path / "front")], [str(site)], [], {})
+    assert (view["root"], view["files"]) == (None, [])
+
+
+STARTS = {
+    "a path": {"x.pth": "/opt/ml/repo\n"},
+    "a line": {"x.pth": "import site; site.addsitedir('/opt/ml/repo')\n"},
+    "a table": {
+        "__editable__.x-1.pth": "import __editable___x_1_finder; __editable___x_1_finder.install()",
+        "__editable___x_1_finder.py": "MAPPING = {'flashinfer': '/opt/ml/repo/flashinfer'}\n",
+    },
+    "code": {"sitecustomize.py": "import sys\nsys.path.insert(0, '/opt/ml/repo')\n"},
+    "the interpreter's packages": {},
+}
+
+
+@pytest.mark.skipif(root_only() is not None, reason="needs root to make a container")
+@pytest.mark.parametrize("how", STARTS)
+def test_what_a_start_adds_in_a_container_is_read(tmp_path: Path, how: str) -> None:
+    if shutil.which("unshare") is None or shutil.which("python3", path="/usr/bin") is None:
+        pytest.skip("needs unshare and /usr/bin/python3")
+    if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to make mount namespaces (CAP_SYS_ADMIN)")
+    site = environment(tmp_path / "ml")
+    repo = tmp_path / "ml/repo"
+    if how == "the interpreter's packages":
+        repo = tmp_path / "ml/base" / site.relative_to(tmp_path / "ml")
+        config = "home = /opt/ml/base/bin\ninclude-system-site-packages = true\n"
+        (tmp_path / "ml/pyvenv.cfg").write_text(config)
+    repo.mkdir(parents=True)
+    shutil.copytree(site / "flashinfer", repo / "flashinfer")
+    (repo / "flashinfer/version.py").write_text("__version__ = '0.6.18'\n")
+    for name, text in STARTS[how].items():
+        (site / name).write_text(text)
+    if how != "code":
+        (site / "flashinfer").rename(site / "sglang")  # a folder that the search goes by
+    (tmp_path / "root").mkdir()
+    before = ["unshare", "-m", "--propagation", "private", "/bin/sh", "-c", CONTAINER, "sh"]
+    before += [str(tmp_path / "root"), str(tmp_path / "ml"), "chroot"]
+    env = {"VIRTUAL_ENV": "/opt/ml", "HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    inside = Path("/opt/ml") / site.relative_to(tmp_path / "ml")
+    with serving("/usr/bin/python3", maps=[inside / LIBRARY], before=before, env=env) as process:
+        _, facts, _ = seen(process.pid, discover=("running",))
+    (venv,) = [venv for venv in facts.venvs if venv.path == f"/proc/{process.pid}/root/opt/ml"]
+    assert (venv.state, venv.error) == ("ok", None)
+    assert venv.flashinfer is not None
+    root = "/opt/ml" / repo.relative_to(tmp_path / "ml") / "flashinfer"
+    assert (venv.flashinfer.root, venv.flashinfer.version) == (str(root), "0.6.18")
+    assert (venv.flashinfer.hidden is not None) == (how == "code")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetcheck.errors import InputError
 from fleetcheck.inventory import ansible_run, names
 from fleetcheck.inventory.load import load
 
@@ -92,6 +93,40 @@ def test_a_plain_inventory_needs_no_heavy_import_on_the_first_press(site: Path) 
     ]  # fmt: skip
     site.write_text("hosts:\n  gpu07.lab:\n")
     assert completed("hosts", "-i", str(site), "gpu", program=WATCHED) == ["gpu07.lab", "heavy"]
+
+
+def test_an_inventory_in_flow_style_needs_no_judging_on_the_first_press(site: Path) -> None:
+    site.write_text("groups: {rtx: {hosts: 'gpu[01-03].lab', port: 22}}\nhosts: {gpu09.lab: {port: 22}}\n")
+    first = completed("hosts", "-i", str(site), "gpu", program=WATCHED)
+    assert first == ["gpu01.lab", "gpu02.lab", "gpu03.lab", "gpu09.lab", "heavy yaml"]
+
+
+@pytest.mark.skipif(ansible_run.find() is None, reason="needs ansible-core")
+def test_an_ansible_inventory_that_fails_is_not_run_at_each_press(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, program = tmp_path / "calls", tmp_path / "bin" / ansible_run.PROGRAM
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho called >> {calls}\nexec {ansible_run.find()} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+    def written(text: str) -> None:
+        site.write_text(text)
+        while names.seen(str(site))[1] is None:
+            pass
+
+    written("[web]\na1 ansible_port=22\n[web:vars\n")
+    for _ in range(3):
+        assert completed("hosts", "-i", str(site), "a") == []
+    assert calls.read_text() == "called\n"
+    with pytest.raises(InputError, match="a moment ago"):
+        names.known(str(site))
+    with pytest.raises(InputError, match=ansible_run.PROGRAM):
+        names.known(str(site), execute=True)  # what was not allowed before is tried
+    assert calls.read_text() == "called\n" * 2
+    written("[web]\na1 ansible_port=22\n")
+    assert names.known(str(site)) == (["a1"], ["web"])
 
 
 def test_a_pipe_is_left_to_the_command(site: Path) -> None:

@@ -83,6 +83,16 @@ def broken_inventory(ward: Ward) -> None:
     ward.inventory.write_text("hosts: {a: {colour: red}}\n")
 
 
+def unknown_rule(ward: Ward) -> None:
+    text = ward.inventory.read_text().replace("defaults:\n", "defaults:\n  rules: {pcie-widht: ignore}\n")
+    ward.inventory.write_text(text)
+
+
+def unknown_waived(ward: Ward) -> None:
+    waiver = "{rule: gpu-cuont, hosts: host0000, reason: r, until: 2999-01-01}"
+    ward.inventory.write_text(f"{ward.inventory.read_text()}waivers: [{waiver}]\n")
+
+
 def missing_inventory(ward: Ward) -> None:
     ward.inventory.unlink()
 
@@ -118,7 +128,7 @@ def no_state_folder(ward: Ward) -> None:
 
 
 def damaged_history(ward: Ward) -> None:
-    ward.db.write_bytes(b"damaged" * 1000)
+    ward.db.write_bytes(b"\0damaged" * 1000)
 
 
 def clock_behind(ward: Ward) -> None:
@@ -132,6 +142,8 @@ def short_limit(ward: Ward) -> None:
 
 FAULTS: list[tuple[Callable[[Ward], None], str, str]] = [
     (broken_inventory, "inventory", "colour"),
+    (unknown_rule, "inventory", "pcie-widht"),
+    (unknown_waived, "inventory", "no rule is called gpu-cuont; did you mean gpu-count"),
     (missing_inventory, "inventory", "fleet.yaml"),
     (missing_key, "key", "/no/key"),
     (encrypted_key, "key", "is encrypted"),
@@ -220,6 +232,7 @@ def test_a_local_host_is_asked_for_nothing_of_ssh(ward: Ward) -> None:
     code, checks = ward.examine()
     said = {one["check"]: one["said"] for one in checks}
     assert (code, said["key"]) == (0, "no host is reached by ssh, so none is needed")
+    assert said["inventory"].endswith("fleet.yaml: valid, 1 host")
     assert "known hosts" not in said
 
 

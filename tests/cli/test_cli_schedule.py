@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -100,6 +101,47 @@ def test_units_are_written_and_taken_back(tmp_path: Path, inventory: Path) -> No
         assert verify.returncode == 0, verify.stderr
     gone = call(tmp_path, "schedule", "--remove", "--systemd", "--folder", folder)
     assert (gone.returncode, list(folder.iterdir())) == (0, [])
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    """A disk on which files can be made, and nothing be written into them."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16k", "none", small], check=False, capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("needs the right to mount a small disk")
+    try:
+        (small / "units").mkdir()
+        (small / "state").mkdir()
+        with contextlib.suppress(OSError), (small / "full").open("wb", buffering=0) as stream:
+            while True:
+                stream.write(bytes(4096))
+        yield small
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs root, to mount a small disk")
+def test_a_full_disk_leaves_no_half_of_a_unit_or_backup(tmp_path: Path, inventory: Path, full: Path) -> None:
+    words = ("schedule", "-i", inventory, "--systemd", "--install", "--folder")
+    done = call(tmp_path, *words, full / "units")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"fleetcheck: {full}/units: the units cannot be written: No space left on device\n"
+    assert list((full / "units").iterdir()) == []
+
+    units, state = tmp_path / "units", {"XDG_STATE_HOME": str(full / "state")}
+    assert call(tmp_path, *words, units).returncode == 0
+    before = {path.name: path.read_bytes() for path in units.iterdir()}
+    for command in ((*words, units, "--at", "daily"), ("schedule", "--remove", "--systemd", "--folder", units)):
+        done = call(tmp_path, *command, **state)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"fleetcheck: {full}/state/fleetcheck/backups: the units cannot be ")
+        assert done.stderr.endswith(": No space left on device\n")
+        assert {path.name: path.read_bytes() for path in units.iterdir()} == before
+        assert [path for path in (full / "state").rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("args", [["-i", "ada:83746512@gpu01"], ["-i", "fleet.yaml", "--", "ada:83746512@gpu01"]])

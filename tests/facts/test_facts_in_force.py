@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleetcheck.agent.program.commands import flags_of
 from fleetcheck.facts.in_force import of_venvs, serves_from
 from fleetcheck.facts.records import Framework, FrameworkGate, Fusion, Process, Venv
 
@@ -70,12 +75,40 @@ def test_sglang(place: Venv, flags: dict[str, str], wanted: str) -> None:
     [
         ({"--tensor-parallel-size": "4", "fuse_allreduce_rms": "true"}, "on"),
         ({"--tensor-parallel-size": "4", "enable_fi_allreduce_fusion": "false"}, "off"),
+        ({"--tensor-parallel-size": "4", "fuse_allreduce_rms": "1"}, "on"),
+        ({"--tensor-parallel-size": "4", "fuse_allreduce_rms": "0"}, "off"),
+        ({"--tensor-parallel-size": "4", "fuse_allreduce_rms": "7"}, "unknown"),
         ({"--tensor-parallel-size": "4"}, "unknown"),
         ({}, "off"),
     ],
 )
 def test_vllm(flags: dict[str, str], wanted: str) -> None:
     assert state(venv("supported", "vllm"), process("vllm", **flags)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        ("""-cc '{"pass_config": {"fuse_allreduce_rms": true}}'""", "on"),
+        ("""-cc='{"pass_config": {"fuse_allreduce_rms": 1}}'""", "on"),
+        ("""--compilation-config "{\\"pass_config\\": {\\"fuse_allreduce_rms\\": false}}\"""", "off"),
+        ("""--compilation_config '{"pass_config":{"enable_fi_allreduce_fusion":true}}'""", "on"),
+        ("-cc.pass_config.fuse_allreduce_rms=1", "on"),
+        ("-cc.pass_config '{\"fuse_allreduce_rms\": true}'", "on"),
+        ("-cc \"{'pass_config': {'fuse_allreduce_rms': true}}\"", "unknown"),  # vLLM refuses to start with that
+    ],
+)
+def test_vllm_started_through_a_shell(told: str, wanted: str) -> None:
+    """The arguments that its process really has, as /proc tells them: without the quotes of the shell."""
+    waits = "print(flush=True); input()"
+    line = f"exec {shlex.quote(sys.executable)} -c '{waits}' serve some/model -tp 4 {told}"
+    with subprocess.Popen(["sh", "-c", line], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdout.readline()
+        words = Path(f"/proc/{server.pid}/cmdline").read_text().split("\0")
+        server.stdin.write(b"\n")
+    assert state(venv("supported", "vllm"), process("vllm", **flags_of(words))) == wanted
 
 
 @pytest.mark.parametrize(

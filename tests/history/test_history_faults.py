@@ -102,9 +102,7 @@ def test_readers_do_not_wait_for_a_writer(path: Path) -> None:
     holder.close()
 
 
-@pytest.mark.parametrize(
-    "content", [b"no database at all, but long enough to be looked at" * 40, b"SQLite format 3\0"]
-)
+@pytest.mark.parametrize("content", [b"\0\x01 long enough to be looked at" * 40, b"SQLite format 3\0"])
 def test_a_file_that_is_none_says_to_move_it_away(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "history.db"
     path.write_bytes(content)
@@ -112,6 +110,48 @@ def test_a_file_that_is_none_says_to_move_it_away(tmp_path: Path, content: bytes
         with pytest.raises(HistoryError, match=rf"damaged.*mv {path} {path}.damaged"):
             way(path).check()
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["hosts: {gpu1: {}}\n", '{"schema": "fleetcheck/run/1"}', "# Fl\u00fcgel\n" + "x" * 4088 + "\u00e9\n" * 99],
+)
+def test_a_text_is_no_history_and_is_never_to_be_moved(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(content, encoding="utf-8")
+    for way in (History.open, History.read):
+        with pytest.raises(
+            HistoryError, match=r"it is a text file, no history of fleetcheck.*Name.*--db"
+        ) as caught:
+            way(path)
+        assert not {"mv", "damaged", "Move"} & set(str(caught.value).split())
+    assert path.read_text(encoding="utf-8") == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("number", [0, 2, 70])
+def test_the_database_of_another_program_is_left_alone(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "places.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.executescript(f"CREATE TABLE run (x); PRAGMA user_version = {number}")
+    content = path.read_bytes()
+    for way in (History.open, History.read):
+        with pytest.raises(HistoryError, match=r"it is another program's database.*Name.*--db"):
+            way(path)
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_empty_file_is_no_history_to_read_and_one_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    path.touch()
+    with pytest.raises(HistoryError, match="there is none yet"):
+        History.read(path)
+    assert path.stat().st_size == 0
+    with History.open(path) as history:
+        nights.store(history, nights.run(1, [nights.machine("a")]))
+    with History.read(path) as history:
+        assert Past(history).find("latest").id == "run-1"
 
 
 def test_damage_within_is_found(tmp_path: Path) -> None:
@@ -142,8 +182,9 @@ def test_a_folder_and_nothing_are_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match=r"cannot be written: (Not a directory|File exists)"):
         History.open(tmp_path / "file" / "history.db")
-    with pytest.raises(HistoryError, match="cannot be opened"):
-        History.open(tmp_path)
+    for way in (History.open, History.read):
+        with pytest.raises(HistoryError, match=r"it is a folder.*--db"):
+            way(tmp_path)
 
 
 def dies(path: Path, statement: int) -> bool:

@@ -10,6 +10,8 @@ from fleetcheck.inventory.nodes import MAX_NAMES, expand, is_nodeset, parts, twi
 LABEL = st.from_regex(r"[a-z][a-z0-9-]{0,6}[0-9]{0,4}", fullmatch=True).filter(lambda text: text[-1] != "-")
 NAME = st.lists(LABEL, min_size=1, max_size=3).map(".".join)
 
+BESIDE = "as digits stand right beside its brackets"
+
 
 @given(st.lists(NAME, min_size=1, max_size=30, unique=True))
 def test_expand_of_fold_gives_the_same_names(names: list[str]) -> None:
@@ -47,6 +49,9 @@ def test_any_text_gives_names_or_one_sentence(text: str) -> None:
         ("r[1-2]-n[1-2]", ["r1-n1", "r1-n2", "r2-n1", "r2-n2"]),
         ("n[0-6/2]", ["n0", "n2", "n4", "n6"]),
         ("192.0.2.[9-10]", ["192.0.2.9", "192.0.2.10"]),
+        ("gn7[08-10]", ["gn708", "gn709", "gn710"]),
+        ("gn1[7-9]", ["gn17", "gn18", "gn19"]),
+        ("gn[9-10]0", ["gn90", "gn100"]),
         ("2001:db8::1", ["2001:db8::1"]),
         ("fe80::1%eth0", ["fe80::1%eth0"]),
         ("a,a", ["a"]),
@@ -64,6 +69,14 @@ def test_expand(text: str, names: list[str]) -> None:
         ("gpu[]", "bad range in gpu[]: nothing is neither a number nor a range such as 01-16"),
         ("gpu[1-016]", "bad range in gpu[1-016]: padding length mismatch"),
         ("gpu[0-3/0]", "bad range in gpu[0-3/0]: 0-3/0 has step 0"),
+        (
+            "gn7[9-10]",
+            f"gn7[9-10] means 2 names to some tools and 632 to others, {BESIDE}; for the 2 write gn[79,710]",
+        ),
+        (
+            "ip1[8,9-10]",
+            f"ip1[8,9-10] means 3 names to some tools and 93 to others, {BESIDE}; for the 3 write ip[18-19,110]",
+        ),
         ("gpu[1-4", "bad range in gpu[1-4: missing bracket"),
         ("gpu1-4]", "bad range in gpu1-4]: illegal closing bracket"),
         ("g[1-400]x[1-400]", "g[1-400]x[1-400] stands for 160000 names; at most 100000 are allowed"),
@@ -84,6 +97,24 @@ def test_what_is_no_nodeset(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         expand(text)
     assert str(caught.value) == message
+
+
+@given(
+    before=st.sampled_from(["n", "n7", "n10", "n0"]), low=st.integers(0, 120), more=st.integers(0, 30),
+    after=st.sampled_from(["", "x", "3", "-1", "x2[1-2]"]), width=st.integers(0, 4),
+)  # fmt: skip
+def test_a_range_is_what_stands_there_or_refused(before: str, low: int, more: int, after: str, width: int) -> None:
+    """Whatever digits stand beside its brackets: the numbers are put in between the texts, as Slurm does."""
+    numbers = [str(number).zfill(width) for number in range(low, low + more + 1)]
+    names = [f"{before}{number}{after}" for number in numbers]
+    if "[" in after:
+        names = [name.replace("[1-2]", last) for name in names for last in "12"]
+    try:
+        found = expand(f"{before}[{numbers[0]}-{numbers[-1]}]{after}")
+    except ValueError as error:
+        assert len({len(number) for number in numbers}) > 1 or "padding" in str(error)
+    else:
+        assert found == names
 
 
 def test_a_huge_range_is_refused_before_it_is_built() -> None:

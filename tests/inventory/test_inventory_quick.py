@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetcheck.errors import InputError, Problem
-from fleetcheck.inventory import nodes, quick
+from fleetcheck.inventory import nodes, quick, quick_tree
 from fleetcheck.inventory.load import load, parse
 from fleetcheck.inventory.model import Inventory
 from fleetcheck.inventory.source import decode
@@ -159,9 +159,10 @@ LINE = st.builds(
 @given(st.lists(LINE, min_size=1, max_size=12), st.sampled_from(["", "groups:\n  a:\n", "hosts:\n", PLAIN]))
 def test_an_answer_is_what_loading_gives(lines: list[str], lead: str) -> None:
     text = lead + "\n".join(lines) + "\n"
-    quickly, whole = quick.of_texts([text]), loaded(text)
-    if quickly is not None and whole is not None:
-        assert quickly == whole
+    whole = loaded(text)
+    for quickly in (quick.of_texts([text]), quick_tree.of_texts([text])):
+        if quickly is not None and whole is not None:
+            assert quickly == whole
 
 
 NODESETS = ["{}n1", "{}n[1-3]", "{}n[08-11].lab", "{}[1-2]n[01-02]", "{}n[9-10,12]"]
@@ -190,7 +191,37 @@ def shapely(draw: st.DrawFn) -> str:
 @settings(max_examples=200, deadline=None)
 @given(shapely())
 def test_a_valid_inventory_in_the_plain_shape_needs_no_loading(text: str) -> None:
-    assert quick.of_texts([text]) == loaded(text) is not None
+    assert quick.of_texts([text]) == quick_tree.of_texts([text]) == loaded(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "groups: {b: {hosts: 'g[1-2]', port: 22}, a: {hosts: [g3, 'g[4-5]']}}\nhosts: {h1: , h2: {port: 1}}\n",
+        '{"hosts": {"h1": {}}, "groups": {"a": {"hosts": "g[01-12].lab", "rules": {"csrc-*": "ignore"}}}}',
+        "groups:\n  a: &a\n    hosts: [g1,\n      g2]\n  b: *a\n",
+        "groups:\n  a:\n    hosts: >\n      g1\n      g2\n  b: {children: [a]}\nhosts:\ndefaults: {user: x}\n",
+        "%YAML 1.1\n---\nhosts: {g1: {}}\n...\n",
+        "? hosts\n: {0123: {}, 7: {}, 12.10: {}}\n",
+    ],
+)
+def test_any_shape_of_yaml_needs_no_judging(text: str) -> None:
+    assert quick.of_texts([text]) is None
+    assert quick_tree.of_texts([text]) == loaded(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[web]\ng1\n", "Host g1\n", "g1\n", "all: {hosts: {g1: }}\n", "plugin: x\nhosts: {g1: }\n",
+        "hosts: {g1: , g1: }\n", "hosts: [g1]\n", "hosts: {'g[0-6/2]': }\n", "hosts: {<<: {a: }}\n",
+        "groups: {a: g1}\n", "groups: {a: {hosts: {g1: }}}\n", "groups: {a: {hosts: [22]}}\n", "groups: {a: }\n",
+        "hosts: {g1: &a [*a]}\n", "hosts: {g1: " + "[" * 5000 + "}\n", "hosts: {g1: {}}\n---\nhosts: {g2: }\n",
+        "#!/bin/sh\nhosts: {g1: }\n", "hosts: {'gn7[9-10]': }\n",
+    ],
+)  # fmt: skip
+def test_what_no_shape_tells_is_left_to_loading(text: str) -> None:
+    assert quick_tree.of_texts([text]) is None
 
 
 RANGE = st.builds(

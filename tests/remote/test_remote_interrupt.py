@@ -16,7 +16,7 @@ import pytest
 import yaml
 from support import faults
 from support.faults import Listener
-from support.program import environ
+from support.program import call, environ
 from support.sshd import NEEDS_SSHD, SSHD, Sshd, free_port, wait_until
 
 from fleetcheck.demo.tree import HostTree
@@ -48,7 +48,7 @@ class Fleet:
         common = {"address": "127.0.0.1", "port": sshd.port, "user": sshd.user, "venvs": ["/opt/none"]}
         common |= {"identity_file": str(sshd.key), "known_hosts": str(sshd.known_hosts)}
         self.inventory = folder / "inventory.yaml"
-        self.inventory.write_text(yaml.safe_dump({"defaults": common, "hosts": hosts}))
+        self.inventory.write_text(yaml.safe_dump({"defaults": common, "hosts": hosts}, sort_keys=False))
         self.hosts = set(hosts)
         self.report, self.complaints = folder / "report", folder / "complaints"
 
@@ -115,7 +115,30 @@ def test_signal(sent: signal.Signals, fleet: Fleet) -> None:
     assert hosts.keys() == fleet.hosts
     assert hosts.pop("well")["outcome"] == "checked"
     assert {(host["outcome"], host["detail"]) for host in hosts.values()} == {("timeout", "interrupted")}
+    assert hosts.pop("behind")["attempts"] == 1
+    assert hosts.pop("silent")["stage"] == "banner"
+    for host in hosts.values():
+        assert (host["stage"], host["attempts"]) == ("probe", 1)
+        assert host["message"] == "the run was interrupted while this host was looked at (stage probe)"
     assert wait_until(lambda: not fleet.marked()), fleet.marked()
+
+
+def test_whose_turn_had_not_come_is_told_apart(fleet: Fleet) -> None:
+    recording = fleet.folder / "e.gz"
+    with running(fleet, "--workers", str(HANGING), "--output", f"evidence:{recording}", *ENDLESS) as process:
+        assert wait_until(fleet.hangs, AMPLE_SECONDS)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(AMPLE_SECONDS) == 130
+    hosts = fleet.ended()
+    told = {name: (host["stage"], host["attempts"]) for name, host in hosts.items() if name.startswith("hung")}
+    assert set(told.values()) == {("probe", 1)}
+    for name in ("silent", "behind"):
+        host = hosts[name]
+        assert (host["outcome"], host["detail"], host["stage"]) == ("timeout", "interrupted", "queue")
+        assert (host["attempts"], host["message"]) == (0, "the run ended first")
+    # What was cut off is in the recording too, so that a replay tells the same.
+    again = call(fleet.folder, "replay", recording, "--format", "jsonl")
+    assert (again.returncode, hosts_of(again.stdout)) == (130, hosts)
 
 
 def test_limit_of_the_run(fleet: Fleet) -> None:

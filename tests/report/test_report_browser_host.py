@@ -57,7 +57,26 @@ class TestTopology:
         assert len(tiles) == 8
         expect(page.locator(".tile.missing")).to_have_count(1)
         assert page.locator(".tile.missing text").all_text_contents() == ["lost GPU", "not listed", "0000:E1:00"]
-        expect(page.locator(".topology figcaption")).to_contain_text("One GPU is lost or at fault.")
+        told = "One GPU is lost or at fault. The place of one among them was not measured."
+        expect(page.locator(".topology figcaption")).to_contain_text(told)
+
+    def test_a_gpu_that_no_link_tells_of_stands_in_a_box_of_its_own(self, opened: Opened) -> None:
+        """Beside the boxes, a reader would take where it is drawn for where it is."""
+        inside = """(box) => [...document.querySelectorAll(".topology .tile")].filter((tile) => {
+            const [outer, inner] = [box.getBoundingClientRect(), tile.getBoundingClientRect()];
+            return outer.left <= inner.left && inner.right <= outer.right
+                && outer.top <= inner.top && inner.bottom <= outer.bottom;
+        }).map((tile) => tile.querySelector(".name").textContent)"""
+        page = opened(RUN, f"#host={LOST}")
+        assert self.drawing(page)[0][-1] == "Place not measured"
+        apart = page.locator(".box.apart")
+        assert apart.evaluate(inside) == ["lost GPU"]
+        for box in page.locator(".box:not(.apart)").all():
+            assert "lost GPU" not in box.evaluate(inside)
+        links = {f"{low}-{high}": "PIX" for low, high in combinations(range(3), 2)}
+        page = opened(box_of(links, 5), "#host=a")
+        assert self.drawing(page)[0] == ["PIX  one PCIe switch", "Place not measured"]
+        assert page.locator(".box.apart").evaluate(inside) == ["GPU 3", "GPU 4"]
 
     def test_nvlink_between_all_is_one_box(self, opened: Opened) -> None:
         links = {f"{low}-{high}": "NV18" for low, high in combinations(range(8), 2)}
@@ -82,6 +101,7 @@ class TestTopology:
     def test_what_is_not_known_is_not_drawn(self, opened: Opened) -> None:
         page = opened(box_of({}, 2), "#host=a")
         assert self.drawing(page) == ([], ["GPU 0", "GPU 1"])
+        expect(page.locator(".box")).to_have_count(0)
         expect(page.locator(".topology figcaption")).to_have_text("How the GPUs are linked is not known.")
         expect(page.locator(".ways")).to_have_count(0)
 

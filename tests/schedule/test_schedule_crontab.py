@@ -101,6 +101,12 @@ def test_one_run_is_not_the_last_1_runs() -> None:
     assert checks.run_limit([entry, entry], 1800).said.startswith("the longest of the last 2 runs took ")
 
 
+def test_a_crontab_of_another_encoding_is_kept_byte_by_byte(tmp_path: Path) -> None:
+    latin = b"# Sauvegarde \xe0 minuit\n"
+    kept = crontab.backup(tmp_path / "b", latin.decode("utf-8", "surrogateescape"), "1")
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (latin, 0o600)
+
+
 def test_what_no_line_can_hold_is_refused() -> None:
     with pytest.raises(InputError, match="line break"):
         job("a\nb")

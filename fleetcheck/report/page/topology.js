@@ -81,6 +81,7 @@ function measure(box, width) {
 }
 
 function caption(box) {
+  if (!box.word) return "Place not measured";
   const meaning = MEANING[kindOf(box.word)];
   const name = meaning ? `${box.word}  ${meaning}` : box.word;
   return box.whole ? name : `${name}, not every pair`;
@@ -105,7 +106,7 @@ function place(sized, x, y, devices, target) {
     target.append(tile(devices.get(box.members[0]), x, y));
     return;
   }
-  target.append(draw("rect", { class: `box ${kindOf(box.word)}`, x, y, width: sized.width, height: sized.height, rx: 8 }));
+  target.append(draw("rect", { class: `box ${box.word ? kindOf(box.word) : "apart"}`, x, y, width: sized.width, height: sized.height, rx: 8 }));
   target.append(draw("text", { class: "way", x: x + BOX.pad, y: y + 16 }, caption(box)));
   for (const part of sized.inner) place(part, x + part.x, y + part.y, devices, target);
 }
@@ -122,10 +123,17 @@ function topology(gpus, room) {
   others.forEach((device, number) => devices.set(-1 - number, device));
   const indices = [...devices.keys()].filter((index) => index >= 0).sort((one, other) => one - other);
   const alone = others.map((_, number) => ({ members: [-1 - number], parts: [], word: null }));
-  const drawn = lines([...boxes(indices, links), ...alone], devices, room);
-  const told = words(links, listed, others);
+  const outer = [...boxes(indices, links), ...alone];
+  const apart = links.length ? outer.filter((box) => !box.parts.length) : [];
+  const drawn = lines([...outer.filter((box) => !apart.includes(box)), ...unplaced(apart)], devices, room);
+  const told = words(links, listed, others, apart.length);
   drawn.setAttribute("aria-label", told);
   return make("figure", { class: "topology" }, make("figcaption", {}, told), drawn, ways(indices, links, gpus.p2p ?? {}));
+}
+
+// GPUs that no link tells of, as one that is lost: a box of their own, so that where they are drawn says nothing.
+function unplaced(apart) {
+  return apart.length ? [{ members: apart.flatMap((box) => box.members), parts: apart, word: null }] : [];
 }
 
 function lines(outer, devices, room) {
@@ -143,13 +151,14 @@ function lines(outer, devices, room) {
   return drawn;
 }
 
-function words(links, listed, others) {
+function words(links, listed, others, apart) {
   const counted = new Map();
   for (const { word } of links) counted.set(word, (counted.get(word) ?? 0) + 1);
   const told = [...counted].sort(([one], [other]) => distance(one) - distance(other)).map(([word, count]) => `${count} ${word}`);
   const lost = [...listed.filter((device) => device.state === "missing" || device.state === "fault"), ...others.filter((device) => device.state !== "ok")];
   const gone = lost.length ? ` ${lost.length === 1 ? "One GPU is" : `${lost.length} GPUs are`} lost or at fault.` : "";
-  return links.length ? `Links of ${links.length} pairs of GPUs: ${told.join(", ")}.${gone}` : `How the GPUs are linked is not known.${gone}`;
+  const left = apart ? ` The place of ${apart === 1 ? "one" : apart} among them was not measured.` : "";
+  return links.length ? `Links of ${links.length} pairs of GPUs: ${told.join(", ")}.${gone}${left}` : `How the GPUs are linked is not known.${gone}`;
 }
 
 function ways(indices, links, peers) {
