@@ -25,6 +25,12 @@ PATH = ("__init__.py", "jit/__init__.py", "jit/core.py", "jit/cpp_ext.py", "comm
 TEXTS = ("jit/comm.py", "comm/trtllm_ar.py", "comm.py", CONTEXT, "version.py", "_build_meta.py")
 MODULES = ("__init__.py", CONTEXT, "jit/__init__.py", ENV, "jit/comm.py", "jit/core.py", "jit/cpp_ext.py",
            "comm/__init__.py", "comm/trtllm_ar.py")  # fmt: skip
+_BESIDE = {
+    module: re.compile(
+        re.escape(module.removesuffix(".py")) + r"(?:/__init__)?(?:\.py|(?:\.[\w-]+)*\.so)", re.ASCII
+    )
+    for module in MODULES
+}
 HEADERS = (
     "data/include/flashinfer/comm/trtllm_allreduce.cuh",
     "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh",
@@ -39,10 +45,13 @@ def replaced(files: Files) -> dict[str, str]:
     """Return the modules that are never run, with the file beside each that Python imports instead."""
     found: dict[str, str] = {}
     for module in MODULES:
-        stem = module.removesuffix(".py")
-        beside = re.compile(re.escape(stem) + r"(?:/__init__)?(?:\.py|(?:\.[\w-]+)*\.so)", re.ASCII)
         for name, entry in files.items():
-            if name == module or not beside.fullmatch(name) or not _there(entry) or name in found.values():
+            if (
+                name == module
+                or not _BESIDE[module].fullmatch(name)
+                or not _there(entry)
+                or name in found.values()
+            ):
                 continue
             # A release may turn a module into a folder: then RECORD lists it, or the file is not there.
             if entry.get("record") in ("unlisted", "mismatch") or _there(files.get(module, {})):
@@ -110,6 +119,35 @@ def elsewhere(tree: ast.Module) -> str | None:
             outside = id(node) not in below or name.startswith("/") or ".." in name
             if name.endswith((".cu", ".cuh", ".cpp", ".cc")) and outside:
                 return f"line {getattr(node, 'lineno', 0)}: {FUNCTION} builds from a source elsewhere"
+    return None
+
+
+def dropped(function: ast.FunctionDef, needed: tuple[str, ...]) -> str | None:
+    """Return which source a function that lists its sources does not build from for sure, or None.
+
+    Without one of them the module is built, and what was in there is not found at its first call.
+    """
+    lists = [node for node in ast.walk(function) if isinstance(node, ast.List | ast.Tuple)]
+    plain = {name for one in lists for item in one.elts for name in (_source(item),) if name}
+    every = {name for node in ast.walk(function) if (name := _source(node))}
+    if not every:
+        return None  # they are listed elsewhere
+    for node in ast.walk(function):
+        method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+        part = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice | ast.Constant)
+        if part or isinstance(node, ast.comprehension | ast.Delete) or method in _TAKES:
+            return f"line {getattr(node, 'lineno', function.lineno)}: the sources of {FUNCTION} are computed"
+    gone = [name for name in needed if name not in plain]
+    return f"line {function.lineno}: {FUNCTION} does not build from {', '.join(gone)}" if gone else None
+
+
+_TAKES = ("remove", "pop", "clear", "discard", "difference")
+
+
+def _source(node: ast.AST) -> str | None:
+    """Return the name of the source that ``FOLDER / "name.cu"`` is."""
+    if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant) and isinstance(node.right.value, str):
+        return node.right.value if node.right.value.endswith(".cu") else None
     return None
 
 

@@ -15,10 +15,12 @@ from fleetcheck.facts.expressions import World
 from fleetcheck.facts.records import FileFact, FlashInfer, Hidden, Install, StartFile
 
 ENV = "jit/env.py"
+CSRC, INCLUDE = "FLASHINFER_CSRC_DIR", "FLASHINFER_INCLUDE_DIR"
 # What decides whether this env.py is run at all.
 BEFORE_ENV = ("__init__.py", "jit/__init__.py", ENV)
 MAX_FILES = 200
 MAX_STARTS = 50
+STARTS = ("FLASHINFER_CSRC_DIR", "flashinfer", "unread", "closed")
 RECORDS = ("match", "mismatch", "unlisted", "missing", "no-record", "unreadable")
 
 
@@ -111,7 +113,7 @@ def flashinfer(package: Mapping[str, Any], around: Around) -> FlashInfer:
     lost = deciders.lost(by_name, shown)
     state = csrc.without_headers(state, [name for name in lost if name in deciders.HEADERS])
     start_files = _start_files(package)
-    set_at_start = any(one.word in ("FLASHINFER_CSRC_DIR", "unread") for one in start_files)
+    set_at_start = any(one.word in ("FLASHINFER_CSRC_DIR", "unread", "closed") for one in start_files)
     fake = csrc.decoy(entries, root, csrc_dir, state.real) or csrc.decoy(entries, base, csrc_dir, state.real)
     return FlashInfer(
         version=shown,
@@ -143,6 +145,30 @@ def flashinfer(package: Mapping[str, Any], around: Around) -> FlashInfer:
     )
 
 
+def sources_doubt(found: FlashInfer, package: Mapping[str, Any]) -> tuple[str, str | None] | None:
+    """Return why it is not certain that trtllm_comm is built from the package's own folders, or None.
+
+    With it comes the file of the package that leaves the doubt. The verdict on the fusion rests on these folders,
+    and a ``jit/env.py`` that is as RECORD lists it leads there in every release.
+    """
+    if touched := next((one for one in found.start_files if one.word == CSRC), None):
+        return f"{touched.file}, which runs at every start, names {CSRC}", None
+    env = files(package).get(ENV)
+    if env is None or found.env_record in ("match", "missing") or found.replaced:
+        return None  # what is missing, or not run, is told by the look at the modules
+    if found.csrc_dir is None:
+        return f"{ENV}, which names the sources, cannot be followed: {found.env_error}", ENV
+    base = dirname(dirname(found.csrc_default)) if found.csrc_default else None
+    own = {normpath(path) for path in (found.root, shape.name(package.get("root_real")), base) if path}
+    if normpath(found.csrc_dir) not in {f"{path}/data/csrc" for path in own}:
+        return f"{ENV} moves the sources to {found.csrc_dir}", ENV
+    include = found.constants.get(INCLUDE)
+    if include is None and INCLUDE not in (shape.source(env.get("text")) or ""):
+        return None
+    led = normpath(include) if isinstance(include, str) else "a folder that is computed"
+    return None if led in {f"{path}/data/include" for path in own} else (f"{ENV} moves the headers to {led}", ENV)
+
+
 def _hidden(package: Mapping[str, Any]) -> Hidden | None:
     said = shape.mapping(package.get("hidden"))
     path, by = shape.name(said.get("path")), said.get("by")
@@ -157,8 +183,8 @@ def _start_files(package: Mapping[str, Any]) -> tuple[StartFile, ...]:
         item = shape.mapping(raw)
         file, word = shape.name(item.get("file")), item.get("word")
         if item.get("unread") is True and word != "FLASHINFER_CSRC_DIR":
-            word = "unread"
-        if file and (word in ("FLASHINFER_CSRC_DIR", "flashinfer", "unread") or (word == "sys.path" and moved)):
+            word = "closed" if item.get("error") else "unread"
+        if file and (word in STARTS or (word == "sys.path" and moved)):
             found.append(StartFile(file=file, line=shape.integer(item.get("line"), 1), word=word))
     return tuple(found)
 

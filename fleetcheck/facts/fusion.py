@@ -50,16 +50,13 @@ def fusion(
     listed = modules.gates(rows)
     # A function beside the gate may have its list from a helper, which the reading by its own text misses.
     every = listed | {name: gate or listed.get(name) for name, gate in reading.gates.items()}
-    header = files.get(guards.HEADER, {})
-    text = None if header.get("record") == "missing" else shape.source(header.get("text"))
-    doubt = _header_doubt(header, text, version)
-    guarded = None if text is None or doubt else guards.count(text, capabilities)
+    guarded, doubt, doubted = _headers(files, version, capabilities)
     error, error_file = reading.error, reading.file
     if reading.state in ("read", "no-gate"):
         error, error_file = _context_doubt(files), CONTEXT
     verdict: FusionVerdict = "unreadable" if error else _verdict(reading, guarded, version, capabilities, doubt)
     if error is None and verdict == "unreadable":
-        error, error_file = doubt, guards.HEADER
+        error, error_file = doubt, doubted
     if verdict == "refused" and (error := _built_for_others(reading, capabilities, arch_list)):
         verdict, error_file = "unreadable", ARCH_LIST
     if error is None and verdict in ("refused", "supported", "patched", "unknown"):
@@ -80,6 +77,19 @@ def fusion(
         frameworks={caller.name: caller.version for caller in callers},
         callers=tuple(callers),
         closed=modules.closed(every, capabilities),
+    )
+
+
+def unsure(judged: Fusion, why: str, file: str | None, capabilities: Sequence[str]) -> Fusion:
+    """Return a verdict that lets the GPUs pass as ``unknown``: other sources than the package's may be built.
+
+    A gate that refuses them does so for any sources, and empty kernels in the package's own stay a danger.
+    """
+    if judged.verdict not in ("supported", "patched"):
+        return judged
+    found = effective("unknown", judged.callers, capabilities)
+    return judged.model_copy(
+        update={"verdict": "unknown", "effective": found, "gate_error": why, "error_file": file}
     )
 
 
@@ -121,9 +131,25 @@ def _built_for_others(reading: gates.Reading, capabilities: Sequence[str], arch_
     return f"{ARCH_LIST}={arch_list}: the gate passes, and code is built for {', '.join(map(str, built))} alone"
 
 
+def _headers(
+    files: Mapping[str, Mapping[str, Any]], version: str | None, capabilities: Sequence[str]
+) -> tuple[int | None, str | None, str]:
+    """Return how many guards the header holds, why the headers leave doubt (or None), and in which file."""
+    header = files.get(guards.HEADER, {})
+    text = None if header.get("record") == "missing" else shape.source(header.get("text"))
+    if doubt := _header_doubt(header, text, version):
+        return None, doubt, guards.HEADER
+    guarded = None if text is None else guards.count(text, capabilities)
+    if guarded and any(capability.startswith("12.") for capability in capabilities):
+        return guarded, None, guards.HEADER  # empty kernels are known, whatever else was edited
+    if doubt := _rest_doubt(header):
+        return guarded, doubt, guards.HEADER
+    return guarded, _fused_doubt(files, capabilities), guards.FUSED
+
+
 def _header_doubt(header: Mapping[str, Any], text: str | None, version: str | None) -> str | None:
     """Return why the guards of the header cannot be told although it is there, or None."""
-    name = guards.HEADER.rpartition("/")[2]
+    name = _name(guards.HEADER)
     error = shape.line(header.get("error"))
     if text is None:
         gone = not error or error in ("ENOENT", "ENOTDIR") or header.get("record") == "missing"
@@ -133,6 +159,32 @@ def _header_doubt(header: Mapping[str, Any], text: str | None, version: str | No
     doubt = guards.doubt(text, releases.HEADER_CONDITIONS if releases.has_fusion_headers(version) else 0)
     edited = "was edited" if header.get("record") == "mismatch" else "is not that of a release"
     return f"{name} {edited}: {doubt}" if doubt else None
+
+
+def _rest_doubt(header: Mapping[str, Any]) -> str | None:
+    """Return why an edited header without a guard may still compile to nothing, or None.
+
+    A kernel can be emptied by other means than a condition on ``__CUDA_ARCH__`` (``if constexpr``, a return):
+    where more than conditions was edited, what is left is not known to be the release's kernels.
+    """
+    rest = shape.name(header.get("rest"), 64)
+    if header.get("record") != "mismatch" or rest is None or rest in releases.HEADER_RESTS:
+        return None
+    return f"{_name(guards.HEADER)} was edited: beside its conditions it is no release's"
+
+
+def _fused_doubt(files: Mapping[str, Mapping[str, Any]], capabilities: Sequence[str]) -> str | None:
+    """Return why an edited header of the fused kernels may leave them out for these GPUs, or None."""
+    header = files.get(guards.FUSED, {})
+    text = shape.source(header.get("text")) if header.get("record") == "mismatch" else None
+    if text is None:
+        return None
+    doubt = guards.doubt(text) or ("a condition leaves 12.x out" if guards.count(text, capabilities) else None)
+    return f"{_name(guards.FUSED)} was edited: {doubt}" if doubt else None
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _verdict(

@@ -79,7 +79,8 @@ def read(files: Mapping[str, Mapping[str, Any]], version: str | None = None) -> 
         # What nothing vouches for, as in a checkout, is not known to be the release's: it may be edited too.
         edited, vouched = record == "mismatch", record == "match"
         text = shape.source(entry.get("text"))
-        doubt = _doubt(text, gated, edited, not vouched) if not error and (gated or not vouched) else None
+        needed = releases.csrc_files(version) if gated and not vouched else ()
+        doubt = _doubt(text, gated, edited, not vouched, needed) if not error and (gated or not vouched) else None
         error = error or doubt
         if found is None and error:
             found = Reading("unreadable", None, name, error, record)
@@ -124,8 +125,10 @@ def functions(text: str) -> Mapping[str, Gate] | str:
 
 
 @lru_cache(maxsize=256)
-def _doubt(text: str | None, gated: bool, edited: bool, unvouched: bool) -> str | None:
-    """Return why what the text says of the gate cannot be relied on, or None."""
+def _doubt(
+    text: str | None, gated: bool, edited: bool, unvouched: bool, needed: tuple[str, ...] = ()
+) -> str | None:
+    """Return why what the text says of the gate cannot be relied on, or None. ``needed``: the module's sources."""
     tree = parse(text) if text is not None else "the text did not come back"
     if isinstance(tree, str):
         return tree
@@ -134,7 +137,7 @@ def _doubt(text: str | None, gated: bool, edited: bool, unvouched: bool) -> str 
     own = [node for node in statements(tree.body) if isinstance(node, ast.FunctionDef) and node.name == FUNCTION]
     if own and (gated or edited):
         gate = _gate(own[-1])
-        return gate.error or _not_plain(own[-1])
+        return gate.error or _not_plain(own[-1]) or deciders.dropped(own[-1], needed)
     # An edited file of a release that has the function, and now lacks it, has it from somewhere else.
     return f"{FUNCTION} is not defined there" if gated and unvouched and not own else None
 

@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 HEADER = "data/include/flashinfer/comm/trtllm_allreduce.cuh"
+FUSED = "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh"
 # Generations that upstream's gate has always admitted; a guard lets one of them pass.
 ADMITTED = (900, 1000, 1030)
 
 _CONDITION = re.compile(r"#\s*(?:el)?if\b(.*)", re.DOTALL)
+_DIRECTIVE = re.compile(r"\s*#\s*(?:el)?if(?:n?def)?\b")
 _DEFINE = re.compile(r"\s{0,8}(?:\d{1,9}\t)?[ \t]*#[ \t]*(?:define|undef)\b")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _PIECE = re.compile(
@@ -73,6 +75,8 @@ def doubt(text: str, expected: int = 0) -> str | None:
         defines = defines and line.endswith("\\")
     if re.search(r"__CUDA_ARCH_(?!_\b)\w+", plain):
         return "a condition names a feature of one generation"
+    if outside := _outside(plain):
+        return f"'{outside[:80]}' decides on __CUDA_ARCH__ in the code itself"
     if len(conditions(text)) < expected:
         return f"{len(conditions(text))} of the {expected} conditions on __CUDA_ARCH__ are left"
     for condition in conditions(text):
@@ -85,6 +89,17 @@ def doubt(text: str, expected: int = 0) -> str | None:
                 return f"the condition '{condition[:80]}' is not understood"
             if any(newer) and not any(older):
                 return f"the condition '{condition[:80]}' admits 12.x alone"
+    return None
+
+
+def _outside(plain: str) -> str | None:
+    """Return the first line that names ``__CUDA_ARCH__`` and is neither a condition nor what one goes on with."""
+    goes_on = False
+    for line in plain.splitlines():
+        said = re.sub(r"^\s{0,8}\d{1,9}\t", "", line)
+        if "__CUDA_ARCH__" in said and not goes_on and not _DIRECTIVE.match(said):
+            return said.strip()
+        goes_on = said.rstrip().endswith("\\")
     return None
 
 

@@ -53,12 +53,13 @@ class Hidden(Fact):
 class StartFile(Fact):
     """A line of a file that Python runs at every start; ``word`` is what it names.
 
-    ``sys.path``: any change; ``unread``: one that may put another package in front, and cannot be read as data.
+    ``sys.path``: any change; ``unread``: one that may put another package in front, and cannot be read as data;
+    ``closed``: the file may not be read by the audit's user, and has no line.
     """
 
     file: str
     line: int | None = None
-    word: Literal["FLASHINFER_CSRC_DIR", "flashinfer", "sys.path", "unread"] = "flashinfer"
+    word: Literal["FLASHINFER_CSRC_DIR", "flashinfer", "sys.path", "unread", "closed"] = "flashinfer"
 
 
 class FlashInfer(Fact):

@@ -37,6 +37,14 @@ def stock_gate(version: str | None) -> tuple[bool, tuple[int, ...] | None]:
 # Releases whose trtllm_comm needs both headers, and how many conditions on __CUDA_ARCH__ the first one holds.
 FUSION_HEADERS = SpecifierSet(">=0.2.14,<0.8.dev0", prereleases=True)
 HEADER_CONDITIONS = 15
+# sha256 of what that header holds beside comments and conditions: 0.2.14 to 0.6.6, 0.6.7 to 0.6.16, from 0.6.17.
+HEADER_RESTS = frozenset(
+    (
+        "b07c3d7a8b4fe31158b73a6c958f6716f4a70c5db19f1f66b881477009ec6cb3",
+        "aa71a84a11a5ac5e02ed4da940f98f56ca5d682834eabd5fb0e1308443007f0c",
+        "6b46bec177581d2c45cbae725f509d576eec369f21a34aa226f86e000d115614",
+    )
+)
 
 
 def has_fusion_headers(version: str | None) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from fleetcheck.facts import companions, fusion, shape, source, toolchain
 from fleetcheck.facts import flashinfer as fi
 from fleetcheck.facts.frameworks import framework
-from fleetcheck.facts.records import Toolchain, Torch, Venv, VenvState
+from fleetcheck.facts.records import FlashInfer, Fusion, Toolchain, Torch, Venv, VenvState
 
 MAX_PACKAGES = 100
 Origin = Literal["listed", "running", "usual"]
@@ -64,6 +64,7 @@ def venv(item: Mapping[str, Any], part: object, host: HostView) -> Venv:
             if value.get("spec") in ("file", "none")
         },
     )
+    found = companions.beside(fi.flashinfer(package, around), packages) if usable else None
     return Venv(
         path=shape.name(own.get("path")) or shape.name(item.get("path")) or "?",
         real=shape.name(own.get("real")),
@@ -78,8 +79,8 @@ def venv(item: Mapping[str, Any], part: object, host: HostView) -> Venv:
         activated_prefix=shape.name(python3.get("prefix")),
         activation_matches=shape.flag(python3.get("same")),
         activation_error=_activation_error(activation, python3),
-        flashinfer=companions.beside(fi.flashinfer(package, around), packages) if usable else None,
-        fusion=_fusion(packages, host.capabilities, chain) if usable else None,
+        flashinfer=found,
+        fusion=_fusion(packages, host.capabilities, chain, found) if found is not None else None,
         torch=_torch(packages.get("torch", {})),
         toolchain=chain if usable else None,
         packages=_versions(packages),
@@ -179,8 +180,11 @@ def _versions(packages: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _fusion(
-    packages: Mapping[str, Mapping[str, Any]], capabilities: tuple[str, ...], chain: Toolchain | None
-) -> Any:
+    packages: Mapping[str, Mapping[str, Any]],
+    capabilities: tuple[str, ...],
+    chain: Toolchain | None,
+    own: FlashInfer,
+) -> Fusion:
     package = packages["flashinfer"]
     callers = []
     for name in fusion.MODULE_FRAMEWORKS:
@@ -190,4 +194,7 @@ def _fusion(
             callers.append(framework(name, fi.distributions(found).get(name), fi.files(found), dists))
     rows = shape.items(package.get("gates"), 1000)
     listed = chain.arch_list if chain is not None and chain.arch_list_from == fusion.ARCH_LIST else None
-    return fusion.fusion(fi.files(package), fi.version(package)[0], capabilities, callers, rows, arch_list=listed)
+    version = fi.version(package)[0]
+    judged = fusion.fusion(fi.files(package), version, capabilities, callers, rows, arch_list=listed)
+    doubt = fi.sources_doubt(own, package)
+    return judged if doubt is None else fusion.unsure(judged, *doubt, capabilities)

@@ -23,6 +23,7 @@ ARCH_LIST = "FLASHINFER_CUDA_ARCH_LIST"
 LOOKS = {
     "compilation_context.py": "grep -n -A 30 'def get_nvcc_flags_list'",
     "data/include/flashinfer/comm/trtllm_allreduce.cuh": "grep -n __CUDA_ARCH",
+    "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh": "grep -n __CUDA_ARCH",
 }
 """How to look at the file that keeps the gate from being told."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from fleetcheck.facts.records import Shadow, StartFile
+from fleetcheck.facts.records import FlashInfer, Shadow, StartFile, Venv
 from fleetcheck.rules import text
 from fleetcheck.rules.csrc import ENV_PY, aliases
 from fleetcheck.rules.rule import Hit, Look, rule
+from fleetcheck.rules.unreadable import reader
 
 SITE = "https://docs.python.org/3/library/site.html"
 PATH = "https://docs.python.org/3/library/sys_path_init.html"
@@ -45,7 +46,8 @@ BY = {
         "program's first line. One that names FLASHINFER_CSRC_DIR can set it anew: what `jit/env.py` says is then "
         "not what a process uses, so the finding is an error and the basis of the path is `guessed`. One that "
         "only names flashinfer may patch it. These files are read, and modules beside them that they import; "
-        "nothing of them is run."
+        "nothing of them is run, and comments and docstrings do not count. Of a file that the audit's user may "
+        "not read, and a server perhaps may, nothing is known: the basis of the path is `guessed` then, too."
     ),
     remedy="Look at the line. Put what is needed into the package or the start script, and take the line out.",
     references=(SITE, ENV_PY),
@@ -58,6 +60,9 @@ def csrc_startup(look: Look) -> Iterator[Hit]:
             told.setdefault(one.file, one)
         for file, one in told.items():
             sets = one.word == "FLASHINFER_CSRC_DIR"
+            if one.word == "closed":
+                yield _closed(look, venv, found, one)
+                continue
             where = f"{text.brief(file)}:{one.line}" if one.line else text.brief(file)
             what = {
                 "FLASHINFER_CSRC_DIR": "names FLASHINFER_CSRC_DIR, so the sources may be others than "
@@ -79,6 +84,23 @@ def csrc_startup(look: Look) -> Iterator[Hit]:
                 basis="guessed" if one.word in ("FLASHINFER_CSRC_DIR", "unread") else "resolved",
                 remedy=(shown, text.keep(file), f"Take the line out of {text.brief(file)}.", text.RESTART),
             )
+
+
+def _closed(look: Look, venv: Venv, found: FlashInfer, one: StartFile) -> Hit:
+    """Return what is told of a start-up file that the audit's user may not read."""
+    return Hit(
+        f"{text.brief(one.file)} could not be read by {reader(look)}. Who may read it "
+        f"runs it at every start of {text.brief(venv.path)}, and whether it puts another package before "
+        f"{text.brief(found.root)} is not known.",
+        venv=venv.path,
+        key=one.file,
+        seen=one.file,
+        basis="guessed",
+        remedy=(
+            f"namei -l {text.quote(one.file)}",
+            "Give this user the right to read it, or set sudo: true for this host in the inventory.",
+        ),
+    )
 
 
 @rule(

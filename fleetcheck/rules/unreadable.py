@@ -13,6 +13,12 @@ DENIED = ("EACCES", "EPERM")
 SOURCES = ("data/csrc/", "data/include/", "__init__.py")
 
 
+def reader(look: Look) -> str:
+    """Return in words who looked at the host."""
+    user = look.facts.system.user if look.facts.system is not None else None
+    return f"the user {text.brief(user)}" if user else "the audit's user"
+
+
 @rule(
     "csrc-unreadable",
     "csrc",
@@ -30,8 +36,7 @@ SOURCES = ("data/csrc/", "data/include/", "__init__.py")
 )
 def csrc_unreadable(look: Look) -> Iterator[Hit]:
     """Fire where the folder, or the file that names it, is there and cannot be read."""
-    user = look.facts.system.user if look.facts.system is not None else None
-    who = f"the user {text.brief(user)}" if user else "the audit's user"
+    who = reader(look)
     for venv, found in look.installed():
         if found.csrc_state != "unreadable":
             yield from _files(venv, found, who)

@@ -120,6 +120,31 @@ def test_what_may_not_be_looked_into_is_not_missing(open_host: Host, closed: str
     assert not fired["/opt/ml"] & {"flashinfer-missing", "flashinfer-remnant"}
 
 
+@pytest.mark.parametrize("closed", ["corp.pth", "__editable__.corp-1.pth", "late.py"])
+def test_a_start_up_file_that_may_not_be_read_leaves_doubt(open_host: Host, closed: str) -> None:
+    """What serves may read it: whether it puts another package in front is not known then."""
+    site = for_everybody(open_host, "/opt/ml")
+    (site / "corp.pth").write_text("/srv\nimport late\n" if closed == "late.py" else "/srv\n")
+    (site / closed).touch()
+    (venv,), fired = judged(seen_by_a_stranger(open_host, site / closed), "/opt/ml")
+    assert (venv.state, venv.flashinfer and venv.flashinfer.basis) == ("ok", "guessed")
+    assert venv.flashinfer is not None
+    shown = "/" + str((site / closed).relative_to(open_host.root))
+    assert [(one.file, one.line, one.word) for one in venv.flashinfer.start_files] == [(shown, None, "closed")]
+    assert fired["/opt/ml"] == {"csrc-startup", "fusion-refused"}
+    (venv,), fired = judged(look(Request(sysroot=str(open_host.root), venvs=("/opt/ml",))), "/opt/ml")
+    assert (fired["/opt/ml"], venv.flashinfer and venv.flashinfer.basis) == ({"fusion-refused"}, "resolved")
+
+
+def test_a_package_that_only_a_closed_file_can_lead_to_is_not_called_absent(open_host: Host) -> None:
+    site = for_everybody(open_host, "/opt/ml")
+    (site / "flashinfer").rename(open_host.at("/srv-flashinfer"))
+    (site / "repo.pth").write_text("/srv\n")
+    (venv,), fired = judged(seen_by_a_stranger(open_host, site / "repo.pth"), "/opt/ml")
+    assert (venv.state, "repo.pth may not be read" in (venv.error or "")) == ("unreadable", True)
+    assert fired["/opt/ml"] == {"venv-unreadable"}
+
+
 @pytest.mark.parametrize(
     ("place", "state"),
     [

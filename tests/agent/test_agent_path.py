@@ -69,6 +69,27 @@ def test_the_activation_decides_and_nothing_of_it_runs(host: Host, tmp_path: Pat
     assert [(row["file"], row["word"]) for row in value["start_files"]] == []
 
 
+@pytest.mark.parametrize("module", ["flashinfer.py", "flashinfer.abi3.so"])
+@pytest.mark.parametrize("by", ["activation", "start-up"])
+def test_a_module_in_front_is_told_with_what_put_it_there(
+    host: Host, tmp_path: Path, by: str, module: str
+) -> None:
+    site = host.venv("/opt/ml", python=str(interpreter(tmp_path / "base")))
+    front = host.write(f"/srv/front/{module}", "raise SystemExit('executed')\n").parent
+    if by == "activation":
+        with host.at("/opt/ml/bin/activate").open("a") as script:
+            script.write(f"export PYTHONPATH={front}\n")
+    else:
+        (site / "x.pth").write_text(f"import sys; sys.path.insert(0, {str(front)!r})\n")
+    _, found = seen(host)
+    assert found.hidden is not None
+    assert (found.hidden.by, found.hidden.path.endswith("/site-packages/flashinfer")) == (by, True)
+    assert (found.root, found.csrc_dir, found.env_error) == (
+        f"/srv/front/{module}", None, "jit/env.py is not there"
+    )  # fmt: skip
+    assert [one.word for one in found.start_files] == ([] if by == "activation" else ["sys.path"])
+
+
 def test_what_the_login_has_in_front_is_told_apart(host: Host) -> None:
     site = host.venv("/opt/ml")
     login = copy_of(site, host.at("/srv/login"))
@@ -105,6 +126,40 @@ def test_start_files_are_read_by_their_lines_that_run(host: Host) -> None:
     assert told == ([] if hidden else [(".hidden.pth", 1, "flashinfer")]) + late
     assert found.basis == "guessed"
     assert [one.word for one in found.start_files][-2:] == ["flashinfer", "FLASHINFER_CSRC_DIR"]
+
+
+PROSE = '''"""What flashinfer does with sys.path and FLASHINFER_CSRC_DIR.
+
+import flash_late
+'''
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("sitecustomize.py", PROSE + '"""\nx = 1  # flashinfer\n', []),
+        ("sitecustomize.py", 'def f():\n    """Mends flashinfer."""\n\n\nclass A:\n    "flashinfer"\n', []),
+        ("sitecustomize.py", PROSE + '"""\nx = """\na # flashinfer\n"""\n', [(6, "flashinfer")]),
+        ("sitecustomize.py", 'import os\nos.environ["#FLASHINFER_CSRC_DIR"] = ""\n', [(2, "FLASHINFER_CSRC_DIR")]),
+        ("sitecustomize.py", "def f():\n    import flashinfer.jit as j\n", [(2, "flashinfer")]),
+        ("sitecustomize.py", "f(flashinfer=1)\n\nglobal flashinfer\n", [(1, "flashinfer"), (3, "flashinfer")]),
+        ("sitecustomize.py", "not python: flashinfer\n# flashinfer\n", [(1, "flashinfer")]),
+        ("a.pth", "import os; 'flashinfer'; x = 1  # flashinfer\n", []),
+        ("a.pth", "import os; x = '# flashinfer'\n", [(1, "flashinfer")]),
+        ("a.pth", "/srv\nimport flash_doc\n", []),
+        ("a.pth", "import flash_doc, flash_late\n", [(4, "flashinfer")]),
+    ],
+)  # fmt: skip
+def test_words_of_comments_and_docstrings_do_not_count(
+    host: Host, tmp_path: Path, name: str, text: str, told: list[tuple[int, str]]
+) -> None:
+    site = host.venv("/opt/ml", python=str(interpreter(tmp_path / "base")))
+    (site / "flash_late.py").write_text("\n\n\nx = 'flashinfer'\n")
+    (site / "flash_doc.py").write_text(PROSE + '"""\n')
+    (site / name).write_text(text)
+    value, found = seen(host)
+    assert [(row["line"], row["word"]) for row in value["start_files"]] == told
+    assert (found.basis == "guessed") == any(word == "FLASHINFER_CSRC_DIR" for _, word in told)
 
 
 def first_module(host: Host, code: str) -> list[str]:

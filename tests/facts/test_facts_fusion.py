@@ -110,6 +110,8 @@ GATED = "ctx.get_nvcc_flags_list(supported_major_versions=[9, 10, 12])"
         "#if defined(__CUDA_ARCH_FEAT_SM90_ALL)",
         "#ifdef __CUDA_ARCH_FEAT_SM120_ALL",
         "#if __CUDA_ARCH_SPECIFIC__ == 1200",
+        "  if constexpr (__CUDA_ARCH__ >= 900) {",
+        "constexpr int kArch = __CUDA_ARCH__;",
     ],
 )
 @pytest.mark.parametrize("gpu", ["12.0", "9.0"])

@@ -23,7 +23,7 @@ class FoundPackage:
 
 
 class PackageFolders:
-    """A finder over folders of packages alone, without ``.pth`` files and hooks, which would be executed."""
+    """A finder over folders of packages alone, without hooks, which would be executed."""
 
     def __init__(self, folders: "List[str]") -> None:
         self.folders = folders
@@ -69,7 +69,8 @@ def program_of(source: bytes) -> "Dict[str, Any]":
     """Return the names of the program for an environment's interpreter, which here runs in the agent's."""
     space: "Dict[str, Any]" = {"__name__": "fleetcheck"}
     exec(compile(source.rpartition(b"tell(4)")[0], "fleetcheck", "exec"), space)
-    import csv  # noqa: F401  # what is needed later must be loaded before the root folder changes
+    import ast  # noqa: F401  # what is needed later must be loaded before the root folder changes
+    import csv  # noqa: F401
 
     return space
 
@@ -82,16 +83,15 @@ def read_inside(space: "Dict[str, Any]", item: "Dict[str, Any]", environ: "Dict[
     cfg = text_value(Root(""), prefix + "/pyvenv.cfg")
     sys.prefix = prefix
     folders, version = package_folders(prefix)
-    sys.path[:] = folders
-    finder: Any = PackageFolders(folders)
+    site = site_inside(space, prefix, folders, version, cfg.get("text"))
+    sys.path[:] = site.path
+    finder: Any = PackageFolders(site.path)
     sys.meta_path[:] = [finder]
     interpreter = {
         "version": version, "implementation": "cpython", "executable": prefix + "/bin/python", "real": None,
-        "prefix": prefix, "base_prefix": None, "sys_path": folders, "purelib": folders[0] if folders else None,
-        "platlib": None,
+        "prefix": prefix, "base_prefix": None, "sys_path": site.path[:64], "closed": list(site.closed),
+        "purelib": folders[0] if folders else None, "platlib": None,
     }  # fmt: skip
-    site = space["Site"](prefix, None, folders)
-    site.system = os.path.isfile(prefix + "/pyvenv.cfg") and space["includes_system"](prefix + "/pyvenv.cfg")
     space["find_site"] = lambda _: site
     space["interpreter"] = lambda _: interpreter
     space["headers"] = lambda: None
@@ -116,6 +116,26 @@ def read_inside(space: "Dict[str, Any]", item: "Dict[str, Any]", environ: "Dict[
     if len(lines) < 3:
         raise OSError("the look at its packages gave no answer")
     return {"cfg": cfg, "env": space["allowed_env"](environ, Root("")), "line": lines[1]}
+
+
+def site_inside(
+    space: "Dict[str, Any]", prefix: str, folders: "List[str]", version: "Optional[str]", cfg: "Optional[str]"
+) -> Any:
+    """Return the site of an environment: its folders with what their ``.pth`` files and ``sitecustomize`` add.
+
+    They are read as data, as on the host; so are those of the interpreter below, where ``cfg`` (the text of
+    ``pyvenv.cfg``) lends its packages.
+    """
+    lines = [line.partition("=") for line in (cfg or "").splitlines()]
+    homes = [value.strip() for key, _, value in lines if key.strip().lower() == "home"]
+    base = os.path.dirname(homes[0]) if homes else prefix
+    library = base + "/lib/python" + (version or "3")
+    site = space["Site"](prefix, None, [library] if os.path.isdir(library) else [])
+    site.system = cfg is not None and space["includes_system"](prefix + "/pyvenv.cfg")
+    for folder in [*folders, *(package_folders(base)[0] if site.system and base != prefix else [])]:
+        site.add_folder(folder)
+    site.customize([])
+    return site
 
 
 def package_folders(prefix: str) -> "tuple[List[str], Optional[str]]":

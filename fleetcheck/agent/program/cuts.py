@@ -118,3 +118,9 @@ def cut_lines(text: str, word: str) -> str:
     """Return the lines that hold ``word``, each behind its number and a tab."""
     lines = enumerate(text.split("\n"), 1)
     return "".join("%d\t%s\n" % (number, line.rstrip("\r")) for number, line in lines if word in line)
+
+
+def rest_of(text: str, word: str) -> str:
+    """Return C++ text without comments and blank lines, and without the lines that hold ``word``."""
+    lines = (line.partition("//")[0].rstrip() for line in without_blocks(text).split("\n") if word not in line)
+    return "\n".join(line for line in lines if line)

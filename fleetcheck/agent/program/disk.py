@@ -33,10 +33,11 @@ def disk_view(
             ]  # fmt: skip
     found: "Optional[str]" = None
     value: "Dict[str, Any]" = {"root": None, "files": [], "error": None}
-    for folder in folders:
-        for place in (folder, *linked_roots(root.at(folder))):
-            if found is None and os.path.isfile(root.at(place) + "/flashinfer/__init__.py"):
-                found = place + "/flashinfer"
+    for place in (one for folder in folders for one in (folder, *linked_roots(root.at(folder)))):
+        if os.path.isfile(root.at(place) + "/flashinfer/__init__.py"):
+            found = place + "/flashinfer"
+        if found or os.path.isfile(root.at(place) + "/flashinfer.py"):
+            break  # a module of that name hides each package behind it
     value["root"] = None if found is None else root.show(found)
     for name in SERVER_FILES if found else ():
         path = root.at(str(found)) + "/" + name

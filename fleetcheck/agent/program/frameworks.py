@@ -141,7 +141,7 @@ def shadows(
         for candidate in (entry.rstrip("/") + "/" + name, entry.rstrip("/") + "/" + name + ".py"):
             init = candidate if candidate.endswith(".py") else candidate + "/__init__.py"
             try:
-                if os.path.isfile(init) and not os.path.samefile(os.path.dirname(init), place):
+                if os.path.isfile(init) and not os.path.samefile(candidate, place):
                     found.append({"by": by, "path": root.show(candidate)})
             except OSError:
                 continue  # it went away meanwhile

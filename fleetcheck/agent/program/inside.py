@@ -33,7 +33,7 @@ def interpreter(root: Root) -> Dict[str, Any]:
         "prefix": root.show(prefix),
         "base_prefix": root.show(Added.site.base_prefix),
         "sys_path": [root.show(one) for one in path][:64],
-        "closed": [root.show(one) for one in looked_at if is_closed(one)][:64],
+        "closed": [root.show(one) for one in (*Added.site.closed, *filter(is_closed, looked_at))][:64],
         "purelib": root.show(pure),
         "platlib": root.show(plat),
     }
@@ -104,10 +104,13 @@ def package(root: Root, name: str, folders: "List[str]") -> Dict[str, Any]:
         value["spec"] = "namespace"
         return value
     value["spec"], value["origin"] = "file", root.show(origin)
-    value["root"] = root.show(os.path.dirname(origin))
-    value["root_real"] = root.show(os.path.dirname(os.path.realpath(origin)))
+    # A module of that name is no folder: it stands for itself, and nothing of the package lies below it.
+    place, real = origin, os.path.realpath(origin)
+    if locations:
+        place, real = os.path.dirname(place), os.path.dirname(real)
+    value["root"], value["root_real"] = root.show(place), root.show(real)
     try:
-        _files(root, name, os.path.dirname(origin), folders, value)
+        _files(root, name, place, folders, value)
     except Exception as error:
         value["error"] = problem(error)
     return value

@@ -14,21 +14,27 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from fleetcheck.agent.program.startcode import StartCode
 from fleetcheck.agent.program.startnames import module_files
-from fleetcheck.agent.program.values import read_bytes
+from fleetcheck.agent.program.values import problem, read_bytes
 
 PTH_LIMIT = 65536
 MOST_PTH = 200
 MOST_PATHS = 2000
 # Releases that pass over .pth files whose name begins with a dot (gh-113659), a micro version for each minor one.
 HIDDEN_SINCE = {8: 19, 9: 19, 10: 14, 11: 8, 12: 2}
+# A name that leads to no regular file is passed over by every Python; another error may be this user's alone.
+NO_FILE = ("ENOENT", "ENOTDIR", "ELOOP", "EINVAL", "EISDIR", "ENXIO")
 
 
 class Site:
-    """An environment's prefix and search path. ``system``: it has the packages of the interpreter below, too."""
+    """An environment's prefix and search path. ``system``: it has the packages of the interpreter below, too.
+
+    ``closed``: files of its start that this user may not read, and why. What serves may read them.
+    """
 
     def __init__(self, prefix: str, base_prefix: str, path: "List[str]") -> None:
         self.prefix, self.base_prefix, self.path = prefix, base_prefix, path
         self.system = True
+        self.closed: "Dict[str, str]" = {}
         self.known = set(path)
         self.code = StartCode(self)
 
@@ -38,6 +44,11 @@ class Site:
             self.path.insert(len(self.path) if at is None else at, path)
             self.known.add(path)
 
+    def shut(self, file: str, error: OSError) -> None:
+        """Keep that a file of the start may not be read."""
+        if problem(error) not in NO_FILE and len(self.closed) < 20:
+            self.closed[file] = problem(error)
+
     def add_folder(self, folder: str) -> None:
         """Add a folder of packages and what its ``.pth`` files name, as ``site.addsitedir`` does."""
         folder = os.path.abspath(folder)
@@ -46,11 +57,17 @@ class Site:
         for file in pth_files(folder):
             self._add_file(folder, file)
 
+    def customize(self, added: "List[str]") -> None:
+        """Add what ``sitecustomize`` does, the first one that an import finds (``added`` comes in front)."""
+        for file in module_files([*added, *self.path], "sitecustomize")[-1:]:
+            self.code.run_file(file, direct=True)
+
     def _add_file(self, folder: str, file: str) -> None:
         try:
             lines = pth_lines(read_bytes(file, PTH_LIMIT))
-        except OSError:
-            return  # site passes over it too
+        except OSError as error:
+            self.shut(file, error)
+            return  # site passes over it too, where it runs as this user
         names = None
         for number, line in enumerate(lines, 1):
             if line.startswith("#") or not line.strip():
@@ -89,8 +106,7 @@ def find_site(added: "List[str]") -> Site:
         for place in site.getsitepackages(prefixes):
             if os.path.isdir(place):
                 found.add_folder(place)
-    for file in module_files([*added, *found.path], "sitecustomize")[-1:]:
-        found.code.run_file(file, direct=True)
+    found.customize(added)
     return found
 
 
@@ -149,5 +165,5 @@ def mapped(places: "Dict[str, Any]", name: str) -> "Optional[Editable]":
         return None
     for file in (place if place.endswith(".py") else place + "/__init__.py", place + ".py"):
         if os.path.isfile(file):
-            return Editable(file, [os.path.dirname(file)])
+            return Editable(file, [os.path.dirname(file)] if file.endswith("/__init__.py") else [])
     return None

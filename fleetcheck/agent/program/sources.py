@@ -6,7 +6,7 @@ import binascii
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from fleetcheck.agent.program.cuts import MAJORS, cut_functions, cut_lines, gate_rows, without_blocks
+from fleetcheck.agent.program.cuts import MAJORS, cut_functions, cut_lines, gate_rows, rest_of, without_blocks
 from fleetcheck.agent.program.distributions import Record
 from fleetcheck.agent.program.hashes import FILE_LIMIT, digest, file_digest
 from fleetcheck.agent.program.values import TEXT_LIMIT, Root, problem, read_bytes
@@ -120,6 +120,8 @@ def compare(digest: str, listed: str) -> str:
 def _add_text(value: Dict[str, Any], name: str, text: str) -> None:
     if name in HEADERS:
         value["text"], value["cut"] = cut_lines(without_blocks(text), "__CUDA_ARCH")[:TEXT_LIMIT], "lines"
+        if value["record"] != "match":
+            value["rest"] = digest(rest_of(text, "__CUDA_ARCH").encode("utf-8", "replace"))
     elif len(text) <= TEXT_LIMIT:
         value["text"] = text
     else:

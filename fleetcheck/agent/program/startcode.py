@@ -81,10 +81,10 @@ class StartCode:
         if file in self.loaded or (full and not table):
             return names
         self.loaded[file] = names
-        limit = TABLE_LIMIT if table else CODE_LIMIT
         try:
-            data = read_bytes(file, limit)
-        except OSError:
+            data = read_bytes(file, limit := TABLE_LIMIT if table else CODE_LIMIT)
+        except OSError as error:
+            self.site.shut(file, error)
             return names
         text = data.decode("utf-8", "replace")
         self.bytes += 0 if table else len(data)

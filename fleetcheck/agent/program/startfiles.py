@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from fleetcheck.agent.program.sitepath import Site, pth_files
+from fleetcheck.agent.program.sitepath import Site, pth_files, pth_lines
 from fleetcheck.agent.program.startnames import module_files
+from fleetcheck.agent.program.startwords import StartText
 from fleetcheck.agent.program.values import Root, read_bytes
 
 START_LIMIT = 65536
@@ -55,7 +56,7 @@ def start_rows(
     ``.pth`` files count by their lines that are executed; ``sitecustomize`` and ``usercustomize`` (where there is
     a ``user`` site) whole; of what they import, modules in the same folders. What belongs to an editable install
     of FlashInfer (``dists`` are its metadata folders) is left out. ``unread`` is a line that may put another
-    package in front, by what cannot be read as data.
+    package in front, by what cannot be read as data; with an ``error`` it is a file that may not be read at all.
     """
     sites = sites_of(site.path) + ([user] if user is not None else [])
     places = [*added, *site.path, *sites]
@@ -69,28 +70,29 @@ def start_rows(
     followed = 0
     while waiting:
         path, executed_alone = waiting.pop(0)
-        if path in seen or os.path.basename(path).startswith("__editable__"):
+        if path in seen or (os.path.basename(path).startswith("__editable__") and path not in site.closed):
             continue
         seen.append(path)
         try:
-            lines = read_bytes(path, START_LIMIT).decode("utf-8", "replace").splitlines()
-        except OSError:
-            continue  # an unreadable one stops no interpreter either
-        told = len(found)
-        for number, line in enumerate(lines, 1):
-            code = line.partition("#")[0]
-            if executed_alone and not code.startswith(("import ", "import\t")):
-                continue
-            for word in ("FLASHINFER_CSRC_DIR", "flashinfer", "sys.path"):
-                if word in code:
-                    found.append({"file": root.show(path), "line": number, "word": word})
-                    break
+            data = read_bytes(path, START_LIMIT)
+        except OSError as error:
+            site.shut(path, error)
+            continue
+        text = StartText(data, pth_lines(data) if executed_alone else None)
+        rows = [{"file": root.show(path), "line": number, "word": word} for number, word in text.words()]
+        if rows and not _recorded(dists, os.path.basename(path)):
+            found += rows
+        for number, code in text.code():
             for module in _imported(code):
-                if followed < MOST_FOLLOWED:
-                    followed += 1
-                    waiting += [(one, False) for one in module_files(packages, module)]
-        if len(found) > told and _recorded(dists, os.path.basename(path)):
-            del found[told:]
+                files = module_files(packages, module) if followed < MOST_FOLLOWED else []
+                if files and text.is_import(number):
+                    waiting += [(one, False) for one in files]
+                followed += 1
+    return _told(root, site, found)
+
+
+def _told(root: Root, site: Site, found: "List[Dict[str, Any]]") -> "List[Dict[str, Any]]":
+    """Return the rows to tell, the gravest first: with what cannot be read as data, and what may not be read."""
     for path, number, before in site.code.unread:
         row: "Dict[str, Any]" = {"file": root.show(path), "line": number, "word": "sys.path"}
         same = [one for one in found if (one["file"], one["line"]) == (row["file"], number)]
@@ -98,6 +100,9 @@ def start_rows(
             found.append({**row, "unread": True})
         for one in same if before else ():
             one["unread"] = True
+    for path, error in site.closed.items():
+        row = {"file": root.show(path), "line": None, "word": "sys.path", "unread": True, "error": error}
+        found.append(row)
     found.sort(key=lambda row: (row["word"] == "sys.path", "unread" not in row))
     return found[:MOST_TOLD]
 
