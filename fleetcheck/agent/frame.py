@@ -178,16 +178,16 @@ def parse(payload: bytes) -> dict[str, Any]:
     surrogates = rb"\u" in payload and re.search(rb"\\u[dD][89a-fA-F]", payload) is not None
     if containers <= DEEPEST and not surrogates:
         return value  # so few cannot nest too deeply
-    waiting: list[tuple[Any, int]] = [(value, 0)]
-    while waiting:
-        container, depth = waiting.pop()
-        if depth > DEEPEST:
-            raise ValueError("nested too deeply")
+    level: list[Any] = [value]
+    for _ in range(DEEPEST + 1):
         if surrogates:
-            _mend(container)
-        inner = container.values() if isinstance(container, dict) else container
-        waiting += [(item, depth + 1) for item in inner if isinstance(item, (dict, list))]
-    return value
+            for container in level:
+                _mend(container)
+        inner = (container.values() if type(container) is dict else container for container in level)
+        level = [item for items in inner for item in items if type(item) is dict or type(item) is list]
+        if not level:
+            return value
+    raise ValueError("nested too deeply")
 
 
 def _refuse(word: str) -> Any:

@@ -18,6 +18,8 @@ from fleetcheck.facts.smi_rows import Row
 
 MAX_DIAGNOSTICS = 20
 MAX_LOST = 64
+_CAPABILITY = re.compile(r"\d{1,2}\.\d")
+_MEMORY = re.compile(r"(\d{1,9})(?:\.\d+)?")
 UNTOLD = "PCI counts one more; nvidia-smi gave no bus ids that would tell which"
 
 
@@ -137,9 +139,9 @@ def _listed(row: Row, listing: Listing, pci: PciGpu | None) -> Device:
     notes += [message.line for message in said if message.kind != "malformed-row"]
     name = shape.line(row.value("name"), 120)
     capability, basis = row.value("compute_cap"), "reported"
-    if capability is None or not re.fullmatch(r"\d{1,2}\.\d", capability):
+    if capability is None or not _CAPABILITY.fullmatch(capability):
         capability, basis = products.compute_capability(name, pci.device if pci else None), "guessed"
-    memory = re.fullmatch(r"(\d{1,9})(?:\.\d+)?", row.value("memory.total") or "")
+    memory = _MEMORY.fullmatch(row.value("memory.total") or "")
     state: DeviceState = "fault" if faulty else "ok"
     if not row.whole and not faulty:
         state, notes = "unknown", [_unsure(row)]

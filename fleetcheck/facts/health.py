@@ -16,8 +16,20 @@ _REASONS: tuple[tuple[int, Slowdown], ...] = (
     (0x40, "heat-hardware"),
     (0x20, "heat-software"),
 )
-_FLAGS = {"enabled": True, "yes": True, "active": True, "disabled": False, "no": False, "not active": False}
+_FLAGS = {
+    "enabled": True,
+    "yes": True,
+    "active": True,
+    "disabled": False,
+    "no": False,
+    "not active": False,
+    "1": True,
+    "0": False,
+}
 _WIDTHS = (1, 2, 4, 8, 12, 16, 32)
+_WHOLE = re.compile(r"\d{1,16}")
+_WATTS = re.compile(r"\d{1,5}(?:\.\d{1,4})?")
+_BITS = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 
 def of(row: Row, pci: PciGpu | None, *, inforom_corrupt: bool) -> dict[str, Any]:
@@ -50,14 +62,13 @@ def of(row: Row, pci: PciGpu | None, *, inforom_corrupt: bool) -> dict[str, Any]
 
 def flag(row: Row, name: str) -> bool | None:
     """Return a value of two words as a truth value; ``1`` and ``0`` are taken too, all else is not known."""
-    said = (row.value(name) or "").lower()
-    return said == "1" if said in ("0", "1") else _FLAGS.get(said)
+    return _FLAGS.get((row.value(name) or "").lower())
 
 
 def whole(row: Row, name: str, most: int) -> int | None:
     """Return a whole number from 0 to ``most``, or None."""
     said = row.value(name) or ""
-    number = int(said) if re.fullmatch(r"\d{1,16}", said) else None
+    number = int(said) if _WHOLE.fullmatch(said) else None
     return number if number is not None and number <= most else None
 
 
@@ -70,13 +81,13 @@ def width(row: Row, which: str) -> int | None:
 def watts(row: Row, name: str) -> float | None:
     """Return a power in W, or None."""
     said = (row.value(name) or "").replace(",", ".")
-    return float(said) if re.fullmatch(r"\d{1,5}(?:\.\d{1,4})?", said) else None
+    return float(said) if _WATTS.fullmatch(said) else None
 
 
 def slowdown(row: Row) -> tuple[Slowdown, ...]:
     """Return what holds the clocks down now, beside idleness and the power limit."""
     said = row.value("clocks_throttle_reasons.active") or row.value("clocks_event_reasons.active") or ""
-    bits = int(said, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", said) else 0
+    bits = int(said, 16) if _BITS.fullmatch(said) else 0
     return tuple(dict.fromkeys(word for bit, word in _REASONS if bits & bit))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from fleetcheck.facts import shape
@@ -16,6 +17,16 @@ GPU_CLASSES = (0x0300, 0x0302)
 # A register that reads as all ones: nobody answers at that address any more.
 ALL_ONES = (63, 255)
 DEAD = "PCI reads all ones from it (rev ff): it fell off the bus or is dead"
+_HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{1,8})")
+_NUMBER = re.compile(r"\d{1,3}")
+KEYS = (
+    "bus_id", "device", "revision", "error", "iommu_type", "current_link_width", "max_link_width",
+    "current_link_speed", "max_link_speed", "port_max_link_width",
+)  # fmt: skip
+"""What a function says of itself, in the order in which it is typed."""
+_RATES = {
+    "2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16": 4, "16.0": 4, "32": 5, "32.0": 5, "64": 6, "64.0": 6,
+}  # fmt: skip
 Iommu = Literal["off", "passthrough", "translated", "on"]
 
 
@@ -82,20 +93,27 @@ def read_pci(part: object) -> Pci:
 
 
 def _gpu(function: Mapping[str, Any]) -> PciGpu:
-    width, width_max = (_number(function.get(f"{which}_link_width")) for which in ("current", "max"))
-    dead = _hex(function.get("revision")) == 0xFF or width in ALL_ONES or width_max in ALL_ONES
-    port = _number(function.get("port_max_link_width"))
+    said = [function.get(key) for key in KEYS]
+    return _told(tuple(value if isinstance(value, str) else None for value in said))
+
+
+@lru_cache(maxsize=1024)
+def _told(said: tuple[str | None, ...]) -> PciGpu:
+    """Type what one function says under :data:`KEYS`. The boards of a fleet are alike: most say the same."""
+    bus, device, revision, error, iommu, lanes, lanes_max, speed, speed_max, port_max = said
+    width, width_max, port = _number(lanes), _number(lanes_max), _number(port_max)
+    dead = _hex(revision) == 0xFF or width in ALL_ONES or width_max in ALL_ONES
     return PciGpu(
-        bus_id=bus_id(shape.name(function.get("bus_id"))),
-        device=_hex(function.get("device")),
-        error=shape.line(function.get("error")),
+        bus_id=bus_id(shape.name(bus)),
+        device=_hex(device),
+        error=shape.line(error),
         # A function that is no PCIe endpoint (NVLink-C2C, some guests) has width 0, which is no width.
         width=None if dead else width or None,
         width_max=None if dead else width_max or None,
-        generation=None if dead else _generation(function.get("current_link_speed")),
-        generation_max=None if dead else _generation(function.get("max_link_speed")),
+        generation=None if dead else _generation(speed),
+        generation_max=None if dead else _generation(speed_max),
         port_width=None if port in ALL_ONES else port or None,
-        iommu=shape.name(function.get("iommu_type"), 40),
+        iommu=shape.name(iommu, 40),
         dead=dead,
     )
 
@@ -142,28 +160,15 @@ def surroundings(parts: Mapping[str, Any]) -> str | None:
 
 
 def _hex(value: object) -> int | None:
-    match = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,8})", shape.name(value) or "")
+    match = _HEX.fullmatch(shape.name(value) or "")
     return int(match.group(1), 16) if match else None
 
 
 def _number(value: object) -> int | None:
     text = shape.name(value) or ""
-    return int(text) if re.fullmatch(r"\d{1,3}", text) else None
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def _generation(speed: object) -> int | None:
     """Return the PCIe generation of a speed of sysfs, such as ``32.0 GT/s PCIe``."""
-    rates = {
-        "2.5": 1,
-        "5": 2,
-        "5.0": 2,
-        "8": 3,
-        "8.0": 3,
-        "16.0": 4,
-        "16": 4,
-        "32.0": 5,
-        "32": 5,
-        "64.0": 6,
-        "64": 6,
-    }
-    return rates.get((shape.name(speed) or "").partition(" ")[0])
+    return _RATES.get((shape.name(speed) or "").partition(" ")[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from fleetcheck.facts.redact import redacted
@@ -11,6 +12,8 @@ from fleetcheck.facts.redact import redacted
 TEXT_LIMIT = 4096
 SOURCE_LIMIT = 64 << 10
 LIST_LIMIT = 1024
+FEW = 200
+"""Characters of a text whose line is remembered."""
 _EMPTY: Mapping[str, Any] = {}
 
 
@@ -35,7 +38,7 @@ def text(value: object, limit: int = TEXT_LIMIT) -> str | None:
 
 def name(value: object, limit: int = TEXT_LIMIT) -> str | None:
     """Return a text without blanks around it, or None where nothing is left."""
-    found = text(value, limit)
+    found = value if type(value) is str and len(value) <= limit and value.isascii() else text(value, limit)
     return (found.strip() or None) if found is not None else None
 
 
@@ -80,6 +83,12 @@ def line(value: object, limit: int = 300) -> str | None:
     found = text(value, limit * 8)
     if found is None:
         return None
+    return _line(found, limit) if len(found) <= FEW else _line.__wrapped__(found, limit)
+
+
+@lru_cache(maxsize=4096)
+def _line(found: str, limit: int) -> str | None:
+    """Return the line of a text. Of the short texts of a fleet most are equal."""
     folded = " ".join(redacted(found).split())
     return (folded if len(folded) <= limit else folded[: limit - 1] + "…") or None
 

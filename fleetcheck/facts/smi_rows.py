@@ -22,6 +22,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _UNIT = re.compile(r"\s*(?:MiB|MHz|W|%)$")
 _NOT_APPLICABLE = {"", "n/a", "not supported", "not available", "requested functionality has been deprecated"}
 _FAULTS = {"unknown error", "gpu requires reset", "gpu is lost", "gpu is inaccessible", "err!"}
+_INDEX = re.compile(r"\d{1,4}")
 _NAMES = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 
 # What the values of a field look like, by the field's whole name or the start of it, the first that fits. A query
@@ -136,7 +137,7 @@ def row(fields: Sequence[str], line: str) -> Row | None:
     whole = len(values) == len(fields)
     found = dict(zip(fields, values, strict=False))
     number = found.get("index", "")
-    if "index" in fields and not re.fullmatch(r"\d{1,4}", number):
+    if "index" in fields and not _INDEX.fullmatch(number):
         return None
     index = int(number) if number else None
     uuid = found.get("uuid", found.get("gpu_uuid", ""))

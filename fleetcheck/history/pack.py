@@ -25,6 +25,8 @@ FACTS = ("system", "gpus", "toolkits", "venvs", "caches")
 """
 HEAD = ("address", "groups", "outcome", "stage", "detail", "message")
 DIGEST = 16
+PLAIN = frozenset({str, int, float, bool, type(None)})
+"""What JSON holds as it is: four of five values, told by their type alone before all else is asked."""
 
 _findings: TypeAdapter[tuple[Finding, ...]] = TypeAdapter(tuple[Finding, ...])
 
@@ -91,13 +93,21 @@ def findings(value: Any) -> tuple[Finding, ...]:
 
 def fixed(value: Any) -> Any:
     """Return a record as plain values: without what is volatile, and without what is as the record begins."""
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind is tuple or kind is list:
+        return [fixed(item) for item in value]
     if isinstance(value, BaseModel):
-        names = _kept(type(value))
-        kept = ((name, getattr(value, name)) for name, _ in names)
-        return {name: fixed(item) for (name, item), (_, start) in zip(kept, names, strict=True) if item != start}
+        held = value.__dict__
+        return {
+            name: item if type(item) in PLAIN else fixed(item)
+            for name, start in _kept(type(value))
+            if (item := held[name]) is not start and item != start
+        }
     if isinstance(value, Mapping):
         return {str(key): fixed(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple | list):  # named tuples
         return [fixed(item) for item in value]
     return value
 

@@ -31,6 +31,17 @@ class Connection(_Quick, fabric.Connection):  # type: ignore[misc]  # Fabric has
     """A connection for one command."""
 
 
+class _NoFile(paramiko.SSHConfig):
+    """The settings of ssh that no file gives: the routes have them already."""
+
+    def lookup(self, hostname: str) -> paramiko.SSHConfigDict:
+        """Return what an empty file says of a host; Paramiko also asks for this machine's name each time."""
+        return paramiko.SSHConfigDict(hostname=hostname)
+
+
+_NO_FILE = _NoFile()
+
+
 class Config(_Quick, fabric.Config):  # type: ignore[misc]  # as above
     """The settings of a connection that runs no tasks: each merge copies the whole tree, so it is a small one."""
 
@@ -56,4 +67,4 @@ def config() -> Config:
     One a connection: Connection writes into the Config that it is given, and threads that share one break each
     other.
     """
-    return Config(lazy=True, ssh_config=paramiko.SSHConfig())
+    return Config(lazy=True, ssh_config=_NO_FILE)

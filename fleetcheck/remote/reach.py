@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -33,6 +34,7 @@ class Reach:
         self.settings = settings
         self._lock = threading.Lock()
         self._made: Dialer | None = None
+        self._joining: threading.Thread | None = None
 
     def __reduce__(self) -> tuple[object, tuple[Settings]]:
         return (_unpickled, (self.settings,))
@@ -86,16 +88,28 @@ class Reach:
         """Close gateways and agents. A later look opens them again."""
         if self._made is not None:
             self._made.close_gateways()
+        self._joined()
+
+    def _join(self) -> None:
+        """Join what is sent while the first hosts answer: it takes as long as they do."""
+        from fleetcheck.agent import bundle  # noqa: PLC0415  # as above
+
+        with contextlib.suppress(Exception):  # whoever needs it is told
+            bundle.programs(self.settings.deep)
+
+    def _joined(self) -> None:
+        """Wait until it is joined; without this, each of the first threads would do it."""
+        if self._joining is not None:
+            self._joining.join()
 
     def _dialer(self) -> Dialer:
-        from fleetcheck.agent import bundle  # noqa: PLC0415  # as above
         from fleetcheck.remote.dial import Dialer  # noqa: PLC0415  # as above
 
         with self._lock:
             if self._made is None:
-                # The agent's text is joined once and cached; else each of the first threads would join it.
-                bundle.script(Request(), bundle.new_marker())
                 self._made = Dialer(self.settings)
+                self._joining = threading.Thread(target=self._join, name="fleetcheck-join", daemon=True)
+                self._joining.start()
             return self._made
 
     def _look(self, attempt: Attempt, target: Target, answer: _Answer) -> None:
@@ -116,6 +130,7 @@ class Reach:
                 answer.address = address
                 marker = bundle.new_marker()
                 answer.collector = frame.Collector(marker, max_bytes)
+                self._joined()
                 request = request_for(target, self.settings, attempt.remaining())
                 ask(
                     attempt, connection, bundle.remote_command(target.sudo), bundle.script(request, marker),
@@ -138,6 +153,7 @@ class Reach:
             raise LookError("unreachable", "resolve", "connection", message)
         max_bytes, marker = self.settings.max_bytes, bundle.new_marker()
         answer.collector = frame.Collector(marker, max_bytes)
+        self._joined()
         request = request_for(target, self.settings, attempt.remaining())
         script = bundle.script(request, marker)
         ask_here(attempt, script, answer.collector, max_bytes=max_bytes, sudo=target.sudo)

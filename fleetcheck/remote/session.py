@@ -97,6 +97,12 @@ class FleetTransport(paramiko.Transport):
     def _parse_debug(self, m: paramiko.Message) -> None:
         """Drop what sshd tells of itself while a key is tried: Paramiko escapes it byte by byte for its log."""
 
+    def _filter_algorithm(self, type_: str) -> tuple[str, ...]:
+        """Return the algorithms of a kind; Paramiko asks 16 times a handshake, and filters by a list each time."""
+        if self.disabled_algorithms:
+            return super()._filter_algorithm(type_)  # type: ignore[misc, no-any-return]  # Paramiko's own names
+        return tuple(getattr(self, f"_preferred_{type_}"))
+
     def _log(self, *_: object) -> None:
         """Log nothing: the log has no reader, and each connection would fill in forty lines of it."""
 

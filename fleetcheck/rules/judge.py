@@ -15,6 +15,7 @@ from fleetcheck.rules.finding import Finding, Severity, rank
 from fleetcheck.rules.rule import FleetLook, Hit, Look, Member, Rule
 
 EVERYTHING = Choice()
+_NOTHING = HostFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def judge_host(target: Target, facts: HostFacts, choice: Choice = EVERYTHING) ->
     none. Findings in environments that are neither listed nor serving are ``info``. Of a host of which nothing
     is known nothing is said: its outcome says it. A rule that ``choice`` leaves out explains nothing either.
     """
-    if facts == HostFacts():
+    if facts == _NOTHING:
         return ()
     fired = run(Look(target, facts), choice)
     causes = explain(fired)
@@ -77,8 +78,9 @@ def run(look: Look, choice: Choice = EVERYTHING) -> list[Fired]:
         venv.path for venv in look.facts.venvs if venv.origin != "usual"
     }
     fired: list[Fired] = []
+    wanted = choice.rules
     for rule in RULES.values():
-        for hit in rule.check(look) if rule.check is not None and rule.slug in choice.rules else ():
+        for hit in rule.check(look) if rule.check is not None and rule.slug in wanted else ():
             severity = choice.severity(rule, hit.severity or rule.severity, look.target.rules)
             if severity is not None:
                 fired.append(Fired(rule, hit, "info" if hit.venv in idle else severity))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleetcheck.facts import shape
 from fleetcheck.facts.processes import named_csrc, processes
-from fleetcheck.facts.redact import redacted
+from fleetcheck.facts.redact import hidden, redacted
 from fleetcheck.facts.venv import HostView, venv
 
 GIVEN = "ghp_0123456789abcdefXYZ"
@@ -85,3 +87,15 @@ def test_an_address_is_no_path_of_the_host() -> None:
     ]
     part = {"named": [{"file": "/x.sh", "line": 1, "kind": "scan", "path": one} for one in names]}
     assert [one.path for one in named_csrc(part)] == ["/opt/***/flashinfer/csrc", "//opt/ml/flashinfer/csrc"]
+
+
+WORDS = st.sampled_from([
+    "token", "Key", "SECRET", "passwd", "password", "credential", "bearer ", "Basic ", "://", "@", "=", ": ",
+    '"', "'", "ghp_", "github_pat_", "glpat-", "hf_", "sk-", "xoxb-", "AKIA", "ABCDEF0123456789", "--", " ", "-",
+    "iz", "\u017f", "\u212a",
+])  # fmt: skip
+
+
+@given(st.lists(WORDS | st.text(max_size=3), max_size=12).map("".join))
+def test_the_first_look_misses_nothing_that_would_be_hidden(text: str) -> None:
+    assert redacted(text) == hidden(text)
