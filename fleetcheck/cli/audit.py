@@ -106,7 +106,7 @@ def watched(
     prepare(session)
     # What was imported lives as long as the process, and a host makes 10,000 objects: 4 % of the CPU of an audit.
     gc.freeze()
-    gc.set_threshold(50_000, 10, 10)
+    gc.set_threshold(200_000, 10, 10)
     info = info or new_run(source)
     with Outputs(show) as outputs, Recorders(show.outputs) as recorders, seated():
         recorders.begin(info, policy, targets)
