@@ -1,6 +1,7 @@
 """The expectations that good hosts meet, as an inventory ready to paste: YAML with comments.
 
-In: hosts of a run that were checked. Out: what they agree in; where they do not, a comment with what each has.
+In: hosts of a run that were checked, and how they were reached where that is known. Out: what they agree in; where
+they do not, a comment with what each has.
 """
 
 from __future__ import annotations
@@ -8,10 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from datetime import date
+from typing import Any
 
 from fleetcheck.facts.records import Venv
 from fleetcheck.folding import fold
+from fleetcheck.inventory import dump
+from fleetcheck.inventory.model import Target
 from fleetcheck.rules import gpu, text, versions
+from fleetcheck.rules.catalog import RULES
+from fleetcheck.rules.finding import Finding
 from fleetcheck.run import HostResult
 
 YAML_WORDS = ("yes", "no", "on", "off", "true", "false", "null", "y", "n")
@@ -20,13 +27,25 @@ Values = dict[str, Hashable]
 """What each host has; None where it is not known."""
 
 
-def render(hosts: Sequence[HostResult], *, run: str, group: str = "baseline", warnings: Sequence[str] = ()) -> str:
-    """Return an inventory of one group with these hosts and what they meet. ``run`` names where it comes from."""
+def render(
+    hosts: Sequence[HostResult],
+    *,
+    run: str,
+    group: str = "baseline",
+    warnings: Sequence[str] = (),
+    targets: Sequence[Target] | None = None,
+    findings: Sequence[Finding] = (),
+) -> str:
+    """Return an inventory of one group with these hosts and what they meet. ``run`` names where it comes from.
+
+    ``targets`` tell how the hosts were reached; None: the run does not hold that, and the text says so. Those of
+    ``findings`` that a waiver accepted are accepted again.
+    """
     names = fold(host.name for host in hosts)
     lines = [f"# Expectations that {_comment(names)} met in run {_comment(run)}."]
     lines += [f"# {_comment(warning)}" for warning in warnings]
+    lines += _use(known=targets is not None)
     lines += [
-        "# Paste expect and venvs under a group or a host of your inventory, or use this file as it is.",
         '# Loosen what may change: ">=580.95.05" for a driver, or leave a line out.',
         "groups:",
         f"  {scalar(group)}:",
@@ -37,7 +56,44 @@ def render(hosts: Sequence[HostResult], *, run: str, group: str = "baseline", wa
     lines += ["    expect:" if told else "    # expect: nothing is known of the GPUs", *expect]
     venvs = [f"      {line}" for line in _venv_lines(hosts)]
     lines += ["    venvs:", *venvs]
-    return "\n".join(lines) + "\n"
+    chosen = {host.name for host in hosts}
+    settings = dump.settings(target for target in targets or () if target.name in chosen)
+    waivers = _waivers(chosen, findings)
+    lines += ["# How they are reached:"] if settings else []
+    return "\n".join(lines) + "\n" + dump.section("hosts", settings) + dump.section("waivers", waivers)
+
+
+def _use(*, known: bool) -> list[str]:
+    """Return what the text is good for; without the settings of reaching it is no whole inventory."""
+    if known:
+        return ["# Paste expect and venvs under a group or a host of your inventory, or use this file as it is."]
+    return [
+        "# Paste expect and venvs under a group or a host of your inventory.",
+        "# By itself it does for hosts that ssh reaches by their names alone: the run does not hold how they were",
+        "# reached (connection, address, port, user, identity_file, proxy_jump, sudo and the like), nor scan and",
+        "# rules. Take these over from the inventory of that run.",
+    ]
+
+
+def _waivers(hosts: set[str], findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return what was accepted on these hosts, as an inventory takes it. What no waiver could name is left out."""
+    accepted: dict[tuple[str, str, str], list[str]] = {}
+    for finding in findings:
+        if finding.waived is not None and finding.host in hosts and finding.rule in RULES:
+            key = (finding.rule, finding.waived.reason, finding.waived.until)
+            accepted.setdefault(key, []).append(finding.host)
+    return [
+        {"rule": rule, "hosts": fold(dict.fromkeys(names)), "reason": reason, "until": day}
+        for (rule, reason, until), names in accepted.items()
+        if (day := _day(until)) is not None and reason.strip()
+    ]
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def scalar(value: Hashable) -> str:

@@ -147,8 +147,8 @@ def summarise(hosts: tuple[HostResult, ...]) -> Summary:
 
 
 def tally(total: Summary) -> str:
-    """Return the counts for a reader: ``2 ok, 1 with findings, 0 not checked``, and those in maintenance."""
-    counts = f"{total.ok} ok, {total.findings} with findings, {total.unseen} not checked"
+    """Return the counts for a reader: ``2 ok, 1 failing, 0 not checked``, and those in maintenance."""
+    counts = f"{total.ok} ok, {total.findings} failing, {total.unseen} not checked"
     return f"{counts}, {total.maintenance} in maintenance" if total.maintenance else counts
 
 

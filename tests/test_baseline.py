@@ -291,6 +291,80 @@ def test_command_warns_of_a_host_that_is_not_good(
     assert "# Not in good order: env has " in capsys.readouterr().out
 
 
+@pytest.fixture(scope="module", params=["local", "ssh"])
+def reached(request: pytest.FixtureRequest, sshd: Sshd, folder: Path) -> tuple[Path, set[str]]:
+    """An inventory of two hosts that their names alone do not reach, with a finding that is accepted."""
+    local = request.param == "local"
+    hosts = {}
+    for name in ("box1", "box2"):
+        tree, environment = healthy(folder, f"{name}-{request.param}")
+        decoy(tree, environment)
+        keys: dict[str, object] = {"connection": "local"}
+        if not local:
+            target = sshd.target(name)
+            keys = target.model_dump(mode="json", exclude_defaults=True, exclude={"name", "venvs"})
+        hosts[name] = keys | {"sysroot": str(tree.root), "venvs": [VENV], "rules": {"driver-*": "info"}}
+    path = folder / f"reached-{request.param}.yaml"
+    waiver = {"rule": "csrc-decoy", "hosts": "box[1-2]", "reason": "kept: on purpose", "until": "2999-12-31"}
+    path.write_text(yaml.safe_dump({"hosts": hosts, "waivers": [waiver]}))
+    return path, {"connection"} if local else {"address", "port", "user", "identity_file"}
+
+
+NO_CONFIG_READ = ["--ssh-config", "none"]
+
+
+def counted(path: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str, bool]]:
+    """Audit ``source``; return its findings."""
+    command(["audit", "-i", str(source), "--no-history", "--output", f"json:{path}", "-q", *NO_CONFIG_READ])
+    assert capsys.readouterr().err == ""
+    document = json.loads(path.read_text())
+    assert document["summary"]["not_checked"] == 0, document["hosts"]
+    return [
+        (one["rule"], one["host"], bool(one["waived"]))
+        for one in document["findings"]
+        if one["severity"] != "info"
+    ]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["now", "evidence"])
+def test_what_it_writes_is_used_as_it_is(
+    reached: tuple[Path, set[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: bool
+) -> None:
+    source, keys = reached
+    words = ["-i", str(source), *NO_CONFIG_READ]
+    if kept:
+        evidence = tmp_path / "look.jsonl"
+        command(["audit", *words, "--no-history", "-q", "--output", f"evidence:{evidence}"])
+        words = ["--run", str(evidence)]
+    assert command(["baseline", "box1", "box2", *words]) == 0
+    out = capsys.readouterr().out
+    assert "or use this file as it is" in out
+    assert ("# The look had --ssh-config none; give audit the same." in out.splitlines()) is not kept
+    written = tmp_path / "base.yaml"
+    written.write_text(out)
+    document = yaml.safe_load(out)
+    assert all(keys | {"rules", "sysroot"} <= host.keys() for host in document["hosts"].values())
+    before = counted(tmp_path / "before.json", source, capsys)
+    assert ("csrc-decoy", "box1", True) in before
+    assert set(counted(tmp_path / "after.json", written, capsys)) <= set(before)
+
+
+def test_a_run_without_the_settings_of_reaching_says_what_to_take_over(
+    reached: tuple[Path, set[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, _ = reached
+    run = tmp_path / "run.json"
+    counted(run, source, capsys)
+    assert command(["baseline", "box1", "--run", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "or use this file as it is" not in out
+    assert "connection, address, port, user" in out
+    assert "hosts" not in yaml.safe_load(out)
+    (tmp_path / "base.yaml").write_text(out)
+    (waiver,) = load(tmp_path / "base.yaml").waivers
+    assert (waiver.rule, waiver.hosts) == ("csrc-decoy", "box1")
+
+
 def test_commands_look_now(sshd: Sshd, good: Run, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert good.summary.hosts == 2
     other, _ = healthy(folder, "live2", package.STOCK_0_6_18)

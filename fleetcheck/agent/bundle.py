@@ -23,8 +23,9 @@ HOST = (
     "blanks", "gather",
 )  # fmt: skip
 INSIDE = (
-    "values", "system", "tools", "distributions", "cuts", "hashes", "sources", "frameworks", "constant",
-    "startnames", "startcode", "sitepath", "startwords", "startfiles", "inside",
+    "values", "system", "tools", "distributions", "cuts", "hashes", "needs", "sources", "absent", "frameworks",
+    "constant", "startnames", "startpath", "startscan", "startcode", "sitepath", "startwords", "startfiles",
+    "inside",
 )  # fmt: skip
 IMPORTED = ("values", "startfiles", "imported")
 OLDEST = (3, 8)

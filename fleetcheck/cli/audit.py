@@ -117,7 +117,7 @@ def watched(
             targets, policy=policy, settings=settings, info=info, on_evidence=recorders, on_begin=progress.begin,
             known=None if memory is None else memory.gpus,
         )  # fmt: skip
-        run = watch(events, progress, outputs)
+        run = watch(events, progress, outputs, session.interrupts)
         if memory is not None:
             memory.end(run)
         recorders.end(run)

@@ -25,6 +25,10 @@ def command(session: Session, /, hosts: tuple[str, ...], group: str, **options: 
 
     Of several hosts it is what they agree in; what they differ in is a comment. HOST is a name or a pattern as in
     "fleetcheck hosts". Audited against what this writes, the same hosts show no new finding until they change.
+
+    After a look now, or with --run and a file of evidence, it is a whole inventory: how the hosts are reached is
+    written too. A run of json, jsonl or the history does not hold that (connection, address, port, user and the
+    like): take it over from your inventory, into which expect and venvs are pasted.
     """
     if not hosts:
         raise click.UsageError("Name the hosts whose state is good.")
@@ -33,8 +37,23 @@ def command(session: Session, /, hosts: tuple[str, ...], group: str, **options: 
 
     if group == "all" or not NAME.fullmatch(group):
         raise click.UsageError(f"{group!r} is no name for a group.")
+    again = given(options)
     gathered = gather(session, hosts, options)
-    emit(baseline.render(gathered.hosts, run=gathered.run.run.id, group=group, warnings=doubts(gathered)))
+    text = baseline.render(
+        gathered.hosts, run=gathered.run.run.id, group=group, warnings=[*doubts(gathered), *again],
+        targets=gathered.targets, findings=gathered.run.findings,
+    )  # fmt: skip
+    emit(text)
+
+
+def given(options: dict[str, Any]) -> list[str]:
+    """Return a line on the options that the look needed and an inventory does not hold."""
+    import shlex
+
+    words = ["--ssh-config", options["ssh_config"]] if options["ssh_config"] is not None else []
+    for path in options["known_hosts"]:
+        words += ["--known-hosts", str(path)]
+    return [f"The look had {shlex.join(words)}; give audit the same."] if words and not options["stored"] else []
 
 
 def doubts(gathered: Gathered) -> list[str]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fleetcheck.cli.completion import complete_choice
+
 if TYPE_CHECKING:
     from fleetcheck.cli.options import Show
     from fleetcheck.inventory.model import Target
@@ -22,7 +24,9 @@ def choice_options(more: str = "") -> Callable[[_Command], _Command]:
 
     def add(command: _Command) -> _Command:
         for name, does in (("--ignore", "Leave out"), ("--select", "Judge by nothing but")):
-            option = click.option(name, multiple=True, metavar="RULES", help=f"{does} {what}{more}")
+            option = click.option(
+                name, multiple=True, metavar="RULES", help=f"{does} {what}{more}", shell_complete=complete_choice
+            )
             command = option(command)
         return command
 

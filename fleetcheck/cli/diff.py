@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from fleetcheck.cli.completion import complete_stored
 from fleetcheck.cli.memory import db_option, opened
 from fleetcheck.cli.options import Session
 from fleetcheck.cli.output import emit
 
 
 @click.command()
-@click.argument("runs", metavar="[RUN [RUN]]", nargs=-1)
+@click.argument("runs", metavar="[RUN [RUN]]", nargs=-1, shell_complete=complete_stored)
 @click.option(
     "--format",
     "form",
@@ -47,8 +48,8 @@ def command(session: Session, /, *, runs: tuple[str, ...], form: str, wide: bool
         after = past.find(runs[1] if len(runs) == 2 else LATEST)
         base = past.find(runs[0]) if runs else past.ended_before(after.seq)
         if base is not None and base.seq >= after.seq:
-            message = f"{base.id} did not begin before {after.id}; name the earlier run first"
-            raise InputError([Problem("RUN", None, message)])
+            message = f"the run did not begin before {after.id}; name the earlier run first"
+            raise InputError([Problem(base.id, None, message)])
         changes = compare(past, base, of_past(past.looks(after.seq)), past.info(after), past.fleet(after.seq))
     if form == "json":
         import json

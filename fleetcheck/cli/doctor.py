@@ -43,10 +43,11 @@ def command(
     """Say whether cron could run an audit, or go through one host step by step.
 
     Without HOST, everything that a run from cron needs is checked in cron's environment, and every fault says what
-    to do; no host is contacted. With HOST, the look at it is gone through: its name, its keys, what the real ssh
-    says, and what the audit gets.
+    to do; no host is contacted. Where a schedule is installed, doctor also says whether anything would run it, and
+    whether its report would reach anybody. With HOST, the look at it is gone through: its name, its keys, what the
+    real ssh says, and what the audit gets; there, what only a run from cron would lack is a warning.
 
-    Exit codes: 0 no fault; 1 faults; 2 fleetcheck could not do its work.
+    Exit codes: 0 no fault, warnings at most; 1 faults; 2 fleetcheck could not do its work.
     """
     from fleetcheck.cli.output import prepare
 
@@ -57,11 +58,14 @@ def command(
         checks = list(steps(host, inventory, settings(options), execute=execute))
     else:
         checks = list(under_cron(inventory, db, options, execute=execute))
-    faults = [one for one in checks if one.do is not None]
+    faults = [one for one in checks if one.fault]
     if form == "json":
         import json
 
-        rows = [{"check": one.name, "ok": one.do is None, "said": one.said, "do": one.do} for one in checks]
+        rows = [
+            {"check": one.name, "ok": not one.fault, "warning": one.warns, "said": one.said, "do": one.do}
+            for one in checks
+        ]
         emit(json.dumps({"schema": "fleetcheck/doctor/1", "checks": rows}, indent=2) + "\n")
     else:
         emit("".join(f"{line}\n" for line in _lines(checks)))
@@ -77,9 +81,10 @@ def under_cron(
     from fleetcheck.history.store import default_path
     from fleetcheck.inventory.load import read
     from fleetcheck.judge import now
-    from fleetcheck.schedule import checks
+    from fleetcheck.schedule import checks, running
     from fleetcheck.schedule.job import cron_environment
 
+    scheduled = list(running.checks())  # as the caller, who alone may ask the own systemd
     path = (db or default_path()).absolute()  # the installed line names it
     environ = cron_environment()
     os.environ.clear()
@@ -99,6 +104,7 @@ def under_cron(
         yield from _reachable(inventory, chosen)
     yield from checks.history(path, name, chosen.limits.run or 0.0, now())
     yield _lock(path, name)
+    yield from scheduled
 
 
 def _reachable(inventory: Inventory, chosen: Settings) -> Iterator[Check]:
@@ -108,7 +114,7 @@ def _reachable(inventory: Inventory, chosen: Settings) -> Iterator[Check]:
     """
     from fleetcheck.cli.doctor_host import resting_now
     from fleetcheck.folding import fold
-    from fleetcheck.remote.readiness import SSH, Readiness
+    from fleetcheck.remote.readiness import SSH, Readiness, Unknown, together
     from fleetcheck.schedule.checks import Check
 
     readiness = Readiness(chosen)
@@ -117,9 +123,18 @@ def _reachable(inventory: Inventory, chosen: Settings) -> Iterator[Check]:
         yield Check("maintenance", f"{fold(name for name in resting if resting[name] == why)}: {why}; left alone")
     targets = [target for target in inventory.targets if target.name not in resting]
     faults: dict[tuple[str, str, str], list[str]] = {}
+    strangers: dict[Unknown, tuple[str, str, str]] = {}
     for target in targets:
-        for name, said, do in readiness.faults(target):
-            faults.setdefault((name, said, do), []).append(target.name)
+        for fault in readiness.faults(target):
+            told = fault.kind, fault.whole, fault.do
+            faults.setdefault(told, []).append(target.name)
+            if fault.unknown is not None and fault.gateway is None:
+                strangers[fault.unknown] = told
+    for group, command in together(strangers):
+        if len(group) > 1:  # as keys are folded: one line, and one command
+            hosts = [name for one in group for name in faults.pop(strangers[one])]
+            told = "known hosts", f"their keys are not in {group[0].files}", f"compare them, then: {command}"
+            faults[told] = hosts
     for (name, said, do), hosts in faults.items():
         yield Check(name, f"{fold(hosts)}: {said}", do)
     if not any(target.connection == SSH for target in targets):
@@ -127,7 +142,7 @@ def _reachable(inventory: Inventory, chosen: Settings) -> Iterator[Check]:
         return
     for name, well in (("key", "every host has one that needs no agent and no passphrase"),
                        ("known hosts", "the key of every host, and of every gateway, is known")):  # fmt: skip
-        if not any(fault[0] in (name, "route") for fault in faults):
+        if not any(told[0] in (name, "route") for told in faults):
             yield Check(name, well)
 
 
@@ -158,6 +173,7 @@ def _lines(checks: list[Check]) -> Iterator[str]:
     from fleetcheck.report.text import clean
 
     for one in checks:
-        yield f"{'ok' if one.do is None else 'FAULT':<6} {one.name}: {clean(one.said, 2000)}"
+        mark = "FAULT" if one.fault else "warn" if one.warns else "ok"
+        yield f"{mark:<6} {one.name}: {clean(one.said, 2000)}"
         if one.do:
             yield f"       {clean(one.do, 2000)}"

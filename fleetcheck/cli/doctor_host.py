@@ -14,6 +14,7 @@ from fleetcheck.schedule.checks import Check
 
 if TYPE_CHECKING:
     from fleetcheck.inventory.model import Inventory, Target
+    from fleetcheck.remote.readiness import Fault
     from fleetcheck.remote.route import Route
     from fleetcheck.remote.settings import Settings
 
@@ -34,9 +35,7 @@ def steps(name: str, source: str | None, chosen: Settings, *, execute: bool) -> 
     taken = selected(source, [name], execute=execute, reached=True)
     targets = taken.targets
     if len(targets) != 1:
-        raise InputError(
-            [Problem("HOST", None, f"{name!r} selects {len(targets)} hosts; doctor goes through one")]
-        )
+        raise InputError([Problem(name, None, f"selects {len(targets)} hosts; doctor goes through one")])
     (target,) = targets
     readiness = Readiness(chosen)
     for why in resting_now(taken.inventory, targets).values():
@@ -46,7 +45,7 @@ def steps(name: str, source: str | None, chosen: Settings, *, execute: bool) -> 
         yield _look(target, chosen)
         return
     if target.connection != SSH:
-        yield from (Check(kind, said, do) for kind, said, do in readiness.faults(target))
+        yield from (Check(fault.kind, fault.said, fault.do) for fault in readiness.faults(target))
         return
     try:
         route = readiness.route(target)
@@ -61,11 +60,42 @@ def steps(name: str, source: str | None, chosen: Settings, *, execute: bool) -> 
         yield Check("route", warning)
     if not gateways and route.proxy_command is None:
         yield _resolved(route.host, route.port)
-    yield from (Check("key", said) for said in readiness.offered(target))
-    yield from (Check("known hosts", said) for said in readiness.known(target))
-    yield from (Check(kind, said, do) for kind, said, do in readiness.faults(target))
+    yield from _unused(taken.inventory, gateways)
+    spoken = [(f"gateway {hop.name}: ", hop) for hop in gateways]
+    spoken.append((f"{target.name}: " if gateways else "", route))
+    for whose, one in spoken:
+        yield from (Check("key", whose + said) for said in readiness.offered(one))
+        yield from (Check("known hosts", whose + said) for said in readiness.known(one))
+    own = spoken[-1][0]
+    for fault in readiness.faults(target, named=True):
+        whose = own if fault.gateway is None else f"gateway {fault.gateway}: "
+        yield Check(fault.kind, whose + fault.said, fault.do, warns=_of_cron(fault))
     yield _ssh(target, route, chosen)
     yield _look(target, chosen)
+
+
+def _of_cron(fault: Fault) -> bool:
+    """Return whether a fault is cron's alone: an agent may have the key, and nothing is to run without it yet."""
+    from fleetcheck.schedule import running
+
+    return fault.kind == "key" and fault.agent and not running.installed()
+
+
+def _unused(inventory: Inventory, gateways: Sequence[Route]) -> Iterator[Check]:
+    """Yield what the inventory sets for a host that is a gateway here, and that does not hold for a gateway."""
+    hosts = {target.name: target for target in inventory.targets}
+    for hop in gateways:
+        host = hosts.get(hop.name)
+        if host is None:
+            continue
+        keys = [("address", host.address, hop.host), ("port", host.port, hop.port), ("user", host.user, hop.user)]
+        lost = [key for key, own, used in keys if own is not None and own != used]
+        if host.identity_file is not None and host.identity_file not in hop.identity_files:
+            lost.append("identity_file")
+        if lost:
+            said = f"gateway {hop.name}: what the inventory sets for this host is not used: {', '.join(lost)}"
+            do = f"write [USER@]ADDRESS[:PORT] in proxy_jump, or give the ssh config a block Host {hop.name}"
+            yield Check("route", said, do, warns=True)
 
 
 def resting_now(inventory: Inventory, targets: Sequence[Target]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fleetcheck.cli.completion import complete_runs
 from fleetcheck.cli.inventory import inventory_options
 from fleetcheck.cli.memory import db_option, remembered
 from fleetcheck.cli.options import Session, Show
@@ -25,32 +26,40 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """A run, the hosts that were named, and their raw evidence where there is any."""
+    """A run, the hosts that were named, and their raw evidence where there is any.
+
+    ``targets`` tell how they were reached; None where the run does not hold it.
+    """
 
     run: Run
     hosts: tuple[HostResult, ...]
     looks: Mapping[str, Evidence] = field(default_factory=dict)
+    targets: tuple[Target, ...] | None = None
 
 
 def gather_options(command: _Command) -> _Command:
     """Add the options that :func:`gather` takes."""
-    option = click.option(
-        "--run", "file", metavar="RUN",
-        help="Take the hosts from a run (a file of json, jsonl or evidence, or one of the history, such as "
-        "latest); nothing is contacted.",
-    )  # fmt: skip
-    return option(db_option(inventory_options(reach_options(command))))
+    return run_option(db_option(inventory_options(reach_options(command))))
+
+
+def run_option(command: _Command) -> _Command:
+    """Add ``--run``."""
+    return click.option(
+        "--run", "stored", metavar="RUN", shell_complete=complete_runs,
+        help="Take the hosts from a run, and contact nothing: a file of json, jsonl or evidence, or a run of the "
+        'history by its id, a beginning of it, or "latest".',
+    )(command)  # fmt: skip
 
 
 def gather(session: Session, names: Sequence[str], options: dict[str, Any]) -> Gathered:
     """Return the named hosts. Raises InputError where one is not there, or was not checked."""
-    file, source = options["file"], options["inventory"]
+    file, source = options["stored"], options["inventory"]
     if file is not None and source is not None:
         raise click.UsageError("--run and --inventory are two sources; give one.")
     if options["db"] is not None and file is None:
         raise click.UsageError("--db belongs to --run.")
     looks: dict[str, Evidence] = {}
-    run, wanted = (
+    run, wanted, targets = (
         _recorded(file, options["db"], names, looks)
         if file is not None
         else _looked(session, names, options, looks)
@@ -60,17 +69,19 @@ def gather(session: Session, names: Sequence[str], options: dict[str, Any]) -> G
     unseen = [host for host in hosts if host.outcome != "checked"]
     if unseen:
         raise InputError([Problem(one.name, None, f"not checked: {one.message or one.outcome}") for one in unseen])
-    return Gathered(run, hosts, looks)
+    return Gathered(run, hosts, looks, targets)
 
 
-def _recorded(
-    path: str, db: Path | None, names: Sequence[str], looks: dict[str, Evidence]
-) -> tuple[Run, list[str]]:
+_Found = tuple["Run", list[str], tuple["Target", ...] | None]
+"""A run, the names of the hosts that are meant, and how the run's hosts are reached where that is known."""
+
+
+def _recorded(path: str, db: Path | None, names: Sequence[str], looks: dict[str, Evidence]) -> _Found:
     from fleetcheck.inventory.model import Inventory, Target
 
-    run = _replayed(path, looks) if is_evidence(path) else remembered(path, db) or _document(path)
+    run, known = replayed(path, looks) if is_evidence(path) else (remembered(path, db) or _document(path), None)
     targets = tuple(Target(name=host.name, groups=host.groups) for host in run.hosts)
-    return run, _named(Inventory(source=path, targets=targets), names)
+    return run, _named(Inventory(source=path, targets=targets), names), known
 
 
 def _document(path: str) -> Run:
@@ -79,9 +90,7 @@ def _document(path: str) -> Run:
     return read(path)
 
 
-def _looked(
-    session: Session, names: Sequence[str], options: dict[str, Any], looks: dict[str, Evidence]
-) -> tuple[Run, list[str]]:
+def _looked(session: Session, names: Sequence[str], options: dict[str, Any], looks: dict[str, Evidence]) -> _Found:
     from fleetcheck.audit import audit
     from fleetcheck.cli.inventory import chosen
     from fleetcheck.cli.output import Progress, prepare
@@ -100,7 +109,7 @@ def _looked(
     for event in events:
         progress.see(event)
         if isinstance(event, Finished):
-            return event.run, wanted
+            return event.run, wanted, taken.targets
     raise RuntimeError("the audit ended without a result")
 
 
@@ -121,7 +130,11 @@ def is_evidence(path: str) -> bool:
     return head.startswith((b"\x1f\x8b", b'{"type":"evidence"'))
 
 
-def _replayed(path: str, looks: dict[str, Evidence]) -> Run:
+def replayed(path: str, looks: dict[str, Evidence]) -> tuple[Run, tuple[Target, ...]]:
+    """Return the run that a recording gives by today's rules, and its targets; fills ``looks``.
+
+    Raises InputError where the recording is none.
+    """
     from fleetcheck import recording
     from fleetcheck.judge import pipeline
     from fleetcheck.run import Finished
@@ -135,5 +148,5 @@ def _replayed(path: str, looks: dict[str, Evidence]) -> Run:
 
     for event in pipeline(recorded.targets, kept(), recorded.info, recorded.policy, recorded.end):
         if isinstance(event, Finished):
-            return event.run
+            return event.run, recorded.targets
     raise RuntimeError("the recording ended without a result")

@@ -129,6 +129,7 @@ def _changes(past: Past, span: Span, earlier: Span | None) -> list[str]:
     """Return what set a span apart from the looks before it, as lines."""
     from datetime import UTC, datetime
 
+    from fleetcheck.history.ages import moment_of
     from fleetcheck.history.diff import compare, of_past
     from fleetcheck.history.text import body
 
@@ -137,7 +138,7 @@ def _changes(past: Past, span: Span, earlier: Span | None) -> list[str]:
     if base is None or entry is None:
         return []
     changes = compare(past, base, of_past([span.first]), past.info(entry))
-    now = datetime.fromisoformat(span.first.started).astimezone(UTC)
+    now = moment_of(span.first.started) or datetime.now(UTC)
     return [line for change in changes.changed for line in body(change, now)]
 
 
@@ -178,4 +179,4 @@ def _absent(host: str, names: list[str]) -> Exception:
 
     near = get_close_matches(host, names, n=3, cutoff=0.5)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
-    return InputError([Problem("HOST", None, f"the history has no host {host!r}{hint}")])
+    return InputError([Problem(host, None, f"the history has no such host{hint}")])

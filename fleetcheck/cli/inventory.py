@@ -6,19 +6,22 @@ Light: ``--help`` imports it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from fleetcheck.cli.completion import complete_hosts
-from fleetcheck.errors import Problem
+from fleetcheck.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from fleetcheck.inventory.load import Loaded
     from fleetcheck.inventory.model import Inventory, Target
 
+USUAL = "Without it, $FLEETCHECK_INVENTORY, then inventory.yaml in the config folder (~/.config/fleetcheck/)."
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -27,7 +30,7 @@ def inventory_options(command: _Command) -> _Command:
     options = (
         click.option(
             "-i", "--inventory", metavar="INV",
-            help="Inventory: a file or folder (native, Ansible's, an ssh config), - or names.",
+            help=f"Inventory: a file or folder (native, Ansible's, an ssh config), - or names. {USUAL}",
         ),
         click.option(
             "--inventory-exec", "execute", is_flag=True,
@@ -67,14 +70,27 @@ def chosen(source: str | None, patterns: Sequence[str], *, execute: bool = False
     from fleetcheck.inventory.names import remember, seen
     from fleetcheck.inventory.selection import select
 
-    before = seen(source)
-    loaded = read(source, execute=execute, unruly=unruly)
-    remember(before, loaded.inventory)
-    warn(loaded.warnings)
-    targets = select(loaded.inventory, patterns)
+    try:
+        before = seen(source)
+        loaded = read(source, execute=execute, unruly=unruly)
+        remember(before, loaded.inventory)
+        warn(loaded.warnings)
+        targets = select(loaded.inventory, patterns)
+    except InputError as error:
+        forgotten = [] if source is not None else [*files_among(patterns)]
+        raise InputError([*error.problems, *forgotten]) from None
     if reached:
         warn(out_of_reach(loaded.inventory.source, targets))
     return Chosen(loaded, targets)
+
+
+def files_among(patterns: Sequence[str]) -> Iterator[Problem]:
+    """Yield a hint for each pattern that is a file: an inventory whose -i was forgotten."""
+    from fleetcheck.inventory.wording import shown
+
+    for pattern in patterns:
+        if os.path.isfile(pattern):  # noqa: PTH113 a name of any bytes
+            yield Problem(shown(pattern), None, f"this is a file; as the inventory: -i {shlex.quote(pattern)}")
 
 
 def warn(warnings: Sequence[Problem]) -> None:

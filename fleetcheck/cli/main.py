@@ -11,9 +11,7 @@ import contextlib
 import gc
 import io
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any, NoReturn
 
 import click
 
+from fleetcheck.cli.interrupts import deaf
 from fleetcheck.cli.options import Session
 from fleetcheck.cli.output import emit, reader_left, silence
 from fleetcheck.cli.stdout import Stdout
@@ -117,11 +116,13 @@ def cli(session: Session, debug: bool) -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code. No traceback reaches the user, unless with ``--debug``."""
     session = Session(monitored=_monitored(sys.argv[1:] if args is None else args))
-    interrupts: list[int] = []
+    interrupts = session.interrupts
     try:
-        with _terminable(interrupts):
+        with interrupts.taken():
             code = cli.main(args, prog_name="fleetcheck", obj=session, standalone_mode=False)
             emit("")
+            if interrupts.held and not session.monitored:  # a monitoring system was told the verdict already
+                return INTERRUPTED
             return code if isinstance(code, int) else 0
     except _ReaderLeft:
         silence()
@@ -139,7 +140,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except FleetcheckError as error:
         return _say(session, str(error).splitlines(), FAILED)
     except Exception as error:  # noqa: BLE001 the last line of defence: any bug becomes one line and a 2
-        if interrupts:
+        if interrupts.seen:
             # pydantic-core turns an interrupt that comes while it builds a schema into an error of its own.
             return _say(session, ["interrupted"], INTERRUPTED)
         if session.debug:
@@ -161,6 +162,7 @@ def main() -> NoReturn:
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(errors="backslashreplace")
     code = run()
+    deaf()
     # What is left dies with the process; Python would look through all of it for circles first, 10 ms and more.
     gc.freeze()
     sys.exit(code)
@@ -224,29 +226,3 @@ def _coded(session: Session, lines: Sequence[str], code: int) -> int:
     with contextlib.suppress(FleetcheckError):
         emit(nagios.unknown("; ".join(lines)))
     return nagios.CODES["UNKNOWN"]
-
-
-@contextlib.contextmanager
-def _terminable(interrupts: list[int]) -> Iterator[None]:
-    """Make SIGTERM an interrupt: ``timeout`` and systemd get what was gathered, and no draft stays behind.
-
-    So is SIGINT, unless it is ignored; afterwards the handler of :mod:`fleetcheck.__main__` is back. Each is noted
-    in ``interrupts``.
-    """
-
-    def interrupt(number: int, _frame: object) -> NoReturn:
-        interrupts.append(number)
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        for number, handler in before.items():
-            if number == signal.SIGTERM or handler != signal.SIG_IGN:
-                signal.signal(number, interrupt)
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -43,13 +43,27 @@ class DurationType(click.ParamType[Any]):
         try:
             return parse(str(value))
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            emptied = param is not None and param.name == "keep" and "too short" in str(error)
+            self.fail(f"{error}{_emptying(ctx) if emptied else ''}", param, ctx)
+
+
+def _emptying(ctx: click.Context | None) -> str:
+    """Return how to forget every run: SQLite keeps what is not yet in the file beside it."""
+    from fleetcheck.history.store import default_path
+
+    given = ctx.params.get("db") if ctx is not None else None
+    path = (
+        given if isinstance(given, Path) else default_path()
+    )  # click has a mark of its own for what is not given
+    return (
+        f"; to forget every run, remove {path}, and {path.name}-wal and {path.name}-shm beside it where they are"
+    )
 
 
 def db_option(command: _Command) -> _Command:
-    """Add ``--db``."""
+    """Add ``--db``; it is read before the others, whose messages and completion name its file."""
     return click.option(
-        "--db", type=click.Path(path_type=Path), metavar="FILE",
+        "--db", type=click.Path(path_type=Path), metavar="FILE", is_eager=True,
         help="The history's file; without it, history.db in the state folder.",
     )(command)  # fmt: skip
 
@@ -137,18 +151,25 @@ def identity(source: str) -> str:
     return source
 
 
+def is_document(name: str, db: Path | None) -> bool:
+    """Return whether a file is meant, and no run of the history; a file of that name comes first."""
+    from fleetcheck.history.past import LATEST
+    from fleetcheck.history.store import default_path
+
+    if name == "-" or "/" in name or "." in name or os.path.exists(name):  # noqa: PTH110 a name of any bytes
+        return True
+    return db is None and not name.startswith(LATEST) and not default_path().exists()
+
+
 def remembered(name: str, db: Path | None) -> Run | None:
     """Return the run of the history that ``name`` means, and say what of it is not stored. None: it is a file's.
 
     A file of that name comes first. Raises InputError where neither is there, HistoryError.
     """
     from fleetcheck.errors import InputError, Problem
-    from fleetcheck.history.past import LATEST, Past
-    from fleetcheck.history.store import default_path
+    from fleetcheck.history.past import Past
 
-    if name == "-" or "/" in name or "." in name or os.path.exists(name):  # noqa: PTH110 a name of any bytes
-        return None
-    if db is None and not name.startswith(LATEST) and not default_path().exists():
+    if is_document(name, db):
         return None
     with opened(db) as history:
         past = Past(history)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import click
 
+from fleetcheck.cli.interrupts import Interrupts
 from fleetcheck.report.formats import FORMATS
 
 ColourChoice = Literal["auto", "always", "never"]
@@ -25,6 +26,7 @@ class Session:
     debug: bool = False
     monitored: bool = False
     """A monitoring system reads standard output and the exit code (``--format nagios``)."""
+    interrupts: Interrupts = field(default_factory=Interrupts)
 
 
 class ColumnsType(click.ParamType[Any]):
@@ -43,6 +45,12 @@ class ColumnsType(click.ParamType[Any]):
         except KeyError as error:
             known = ", ".join((*USUAL, *MORE)).lower()
             self.fail(f"{error.args[0].lower()!r} is not a column; columns are {known}", param, ctx)
+
+
+def _columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from fleetcheck.cli.completion import complete_columns
+
+    return list(complete_columns(ctx, param, incomplete))
 
 
 class Output(NamedTuple):
@@ -120,7 +128,7 @@ def show_options(*more: str) -> Callable[[_Command], _Command]:
         ),
         click.option("--wide", is_flag=True, help="Shorten and fold nothing in the table."),
         click.option(
-            "--columns", type=ColumnsType(), metavar="NAME,NAME",
+            "--columns", type=ColumnsType(), metavar="NAME,NAME", shell_complete=_columns,
             help="The table's columns, in this order. HOST and VERDICT are always among them; more than the usual "
             "ones: address, groups, outcome, gpu-name, kernel, seconds, python, torch, cuda, nvcc.",
         ),

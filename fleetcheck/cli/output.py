@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TextIO, cast
 import click
 
 from fleetcheck.cli.files import Draft
+from fleetcheck.cli.interrupts import Interrupts
 from fleetcheck.cli.options import Output, Session, Show, coloured
 from fleetcheck.errors import FleetcheckError, InputError, OutputError, Problem
 from fleetcheck.report.formats import CARRIES, STREAMED, View, pieces
@@ -192,7 +193,7 @@ class Progress:
             self._unseen += event.host.verdict not in ("ok", "findings", "skipped")
             self._resting += event.host.verdict == "skipped"
         if self._on:
-            line = f"{self._done}/{self._hosts} hosts, {self._bad} with findings, {self._unseen} not checked"
+            line = f"{self._done}/{self._hosts} hosts, {self._bad} failing, {self._unseen} not checked"
             line += f", {self._resting} in maintenance" if self._resting else ""
             slowest = next(iter(self._began.items()), None)
             if slowest is not None:
@@ -222,19 +223,23 @@ def spare(show: Show, *inputs: str | os.PathLike[str] | None) -> None:
         raise InputError(problems)
 
 
-def watch(events: Iterator[Event], progress: Progress, outputs: Outputs) -> Run:
+def watch(events: Iterator[Event], progress: Progress, outputs: Outputs, interrupts: Interrupts) -> Run:
     """Read the events to their end and return the run. An interrupt ends the run, not the report.
 
-    Raises KeyboardInterrupt where it is interrupted again.
+    It is held from the last host on. Raises KeyboardInterrupt where it is interrupted again.
     """
-    from fleetcheck.run import Finished
+    from fleetcheck.run import Finished, Started
 
+    left = 0
     try:
         for event in events:
             progress.see(event)
             outputs.see(event)
             if isinstance(event, Finished):
                 return event.run
+            left = event.hosts if isinstance(event, Started) else left - 1
+            if left == 0:
+                interrupts.hold()
     except KeyboardInterrupt:
         last = cast("Generator[Event, None, None]", events).throw(KeyboardInterrupt())
         progress.clear()

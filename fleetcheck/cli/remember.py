@@ -106,7 +106,10 @@ def _changed(run: Run, show: Show, memory: Memory) -> None:
     from fleetcheck.judge import now
 
     changes = memory.changes(run, memory.before())
-    if changes is None or show.quiet:
+    if show.quiet:
+        return
+    if changes is None:  # the history failed, which is told: what was seen is shown whole
+        _report(run, replace(show, outputs=()))
         return
     if show.format == "json":
         import json

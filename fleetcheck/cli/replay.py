@@ -48,7 +48,7 @@ def command(session: Session, /, path: str, fail_on: str | None, fold: bool, **o
         policy = replace(policy, choice=choice)
     with Outputs(show) as outputs:
         events = pipeline(recorded.targets, recorded.looks(), recorded.info, policy, recorded.end)
-        run = watch(events, Progress(session, show), outputs)
+        run = watch(events, Progress(session, show), outputs, session.interrupts)
         outputs.finish(run)
         if fold:
             folded(run, show)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fleetcheck.cli.inventory import USUAL
 from fleetcheck.cli.options import Session
 from fleetcheck.cli.output import emit
 from fleetcheck.errors import InputError, Problem
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("arguments", metavar="[-- AUDIT-ARGUMENTS...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("-i", "--inventory", metavar="INV", help="Inventory, as audit takes it; not standard input.")
+@click.option(
+    "-i", "--inventory", metavar="INV", help=f"Inventory, as audit takes it; not standard input. {USUAL}"
+)
 @click.option(
     "--at",
     "when",
@@ -96,12 +99,25 @@ def changed(name: str, block: str) -> int:
     after = crontab.with_block(before, name, block)
     if after == before:
         emit("Nothing to do: the crontab is as it should be.\n")
+        if block:
+            _warn()
         return 0
     if before:
         emit(f"The crontab as it was: {crontab.backup(_backups(), before, _stamp())}\n")
     crontab.write(after)
     emit(f"Installed in the crontab:\n{block}" if block else f"Taken out of the crontab: {name}\n")
+    if block:
+        _warn()
     return 0
+
+
+def _warn() -> None:
+    """Say what keeps an installed schedule from running, or its report from reaching anybody."""
+    from fleetcheck.schedule import running
+
+    for check in running.checks():
+        if check.fault:
+            click.echo(f"warning: {check.name}: {check.said}\n         {check.do}", err=True)
 
 
 def units(job: Job, when: str | None, folder: Path | None, *, install: bool, system: bool) -> int:

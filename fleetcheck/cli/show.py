@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleetcheck.cli.completion import complete_hosts, complete_runs
+from fleetcheck.cli.gather import is_evidence, replayed, run_option
 from fleetcheck.cli.inventory import chosen, inventory_options
-from fleetcheck.cli.memory import db_option, opened
+from fleetcheck.cli.memory import NOT_STORED, aside, db_option, is_document, opened
 from fleetcheck.cli.options import Session, Show, colour_option, coloured, fail_on_option
 from fleetcheck.cli.output import emit, is_terminal, prepare, table_width
 from fleetcheck.cli.reaching import reach_options, settings
@@ -31,12 +32,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @colour_option("Colour the text.")
 @fail_on_option("error", " For a look now.")
-@click.option(
-    "--run",
-    "stored",
-    metavar="RUN",
-    help='Show the host as it was in this run of the history: its id, a beginning of it, or "latest".',
-)
+@run_option
 @db_option
 @reach_options
 @click.pass_obj
@@ -55,9 +51,10 @@ def command(
 ) -> int:
     """Show all that is known of one host, and what was not examined.
 
-    With RUN, a file that "--format json" or "--format jsonl" wrote (- is standard input) or a run of the history,
-    nothing is contacted. With --run, the host is taken from the history alone. Without both, it is looked at now.
-    Exit codes are those of audit, for this host alone.
+    With RUN or --run, a file that "--format json" or "--format jsonl" wrote (- is standard input) or a run of the
+    history, nothing is contacted; --run takes a file of evidence too. Where the latest run was of other hosts,
+    "latest" means the latest of this host. Without both, it is looked at now. Exit codes are those of audit, for
+    this host alone.
     """
     import sys
 
@@ -66,12 +63,12 @@ def command(
     if runs and inventory is not None:
         raise click.UsageError("RUN and --inventory are two sources; give one.")
     if stored is not None and (runs or inventory is not None):
-        raise click.UsageError("--run takes the host from the history; give no other source.")
+        raise click.UsageError("--run takes the host from a run; give no other source.")
     if db is not None and stored is None and not runs:
         raise click.UsageError("--db belongs to --run, and to RUN.")
     prepare(session)
     if stored is not None:
-        run = remembered(host, stored, db)
+        run = kept(host, stored, db)
     else:
         run = recorded(host, runs, db) if runs else looked_at(session, host, inventory, execute, options)
     if form == "json":
@@ -85,12 +82,26 @@ def command(
     return exit_code(run)
 
 
+def kept(host: str, stored: str, db: Path | None) -> Run:
+    """Return the run of this one host from a file, of evidence too, or the history. Raises InputError."""
+    if is_evidence(stored):
+        return _only(replayed(stored, {})[0], host)
+    return recorded(host, (stored,), db) if is_document(stored, db) else remembered(host, stored, db)
+
+
 def recorded(host: str, paths: Sequence[str], db: Path | None) -> Run:
     """Return the run of this one host from files or the history. Raises InputError where it is in none of them."""
     from fleetcheck.cli.report import merged
+    from fleetcheck.history.past import LATEST
+
+    if tuple(paths) == (LATEST,) and not is_document(LATEST, db):
+        return remembered(host, LATEST, db)
+    return _only(merged(paths, db), host)
+
+
+def _only(run: Run, host: str) -> Run:
     from fleetcheck.report.documents import narrowed
 
-    run = merged(paths, db)
     try:
         return narrowed(run, host)
     except KeyError:
@@ -98,25 +109,36 @@ def recorded(host: str, paths: Sequence[str], db: Path | None) -> Run:
 
 
 def remembered(host: str, stored: str, db: Path | None) -> Run:
-    """Return the run of this one host from the history. Raises InputError where it is not in that run."""
-    from fleetcheck.history.past import Past
+    """Return the run of this one host from the history; the latest that it was part of, where that is asked for.
 
+    Raises InputError where it is not in that run, and says which had it last.
+    """
+    from fleetcheck.history.past import LATEST, Past
+
+    before = ""
     with opened(db) as history:
         past = Past(history)
         entry = past.find(stored)
         looks = past.looks(entry.seq)
-        for look in looks:
-            if look.host == host:
-                return past.one(entry, look)
-    raise _absent(host, [look.host for look in looks])
+        look = next((one for one in looks if one.host == host), None)
+        last = past.last_look(host, past.find(LATEST).seq) if look is None else None
+        if last is not None:
+            own = past.entry(last.seq)
+            if stored != LATEST or own is None:
+                raise _absent(host, [], f"; it was looked at last in {last.run}, begun {last.started}")
+            before, entry, look = f"{host} was not part of the latest run, {entry.id}; ", own, last
+        if look is None:
+            raise _absent(host, [one.host for one in looks])
+        aside(f"{before}{entry.id}, {entry.started}: {NOT_STORED}")
+        return past.one(entry, look)
 
 
-def _absent(host: str, names: Sequence[str]) -> InputError:
+def _absent(host: str, names: Sequence[str], more: str = "") -> InputError:
     from difflib import get_close_matches
 
     near = get_close_matches(host, names, n=3, cutoff=0.5)
-    hint = f"; did you mean {', '.join(near)}?" if near else ""
-    return InputError([Problem("HOST", None, f"the run has no host {host!r}{hint}")])
+    hint = f"; did you mean {', '.join(near)}?" if near else more
+    return InputError([Problem(host, None, f"the run has no such host{hint}")])
 
 
 def looked_at(session: Session, host: str, inventory: str | None, execute: bool, options: dict[str, Any]) -> Run:
@@ -133,7 +155,7 @@ def looked_at(session: Session, host: str, inventory: str | None, execute: bool,
         hint = f"; as it was stored: fleetcheck show {shlex.quote(host)} --run latest"
         raise InputError([Problem(one.source, one.line, one.message + hint)]) from None
     if len(taken.targets) != 1:
-        raise InputError([Problem("HOST", None, f"{host!r} selects {len(taken.targets)} hosts; show is for one")])
+        raise InputError([Problem(host, None, f"selects {len(taken.targets)} hosts; show is for one")])
     policy = Policy.of(taken.inventory, options["fail_on"])
     silent = Show("table", (), wide=False, quiet=True, colour="never")
     source = taken.inventory.source

@@ -21,8 +21,9 @@ from fleetcheck.demo.server import ADDRESS, Door, SshServer
 from fleetcheck.inventory.load import load
 from fleetcheck.inventory.model import Inventory, Target
 from fleetcheck.remote.settings import NO_CONFIG, Limits, Settings
+from fleetcheck.report.further import DEMO
 
-SOURCE = "demo"
+SOURCE = DEMO
 
 
 class Fleet:

@@ -67,12 +67,18 @@ def folder(
     return _by_version(entry, real, files, version, seen)
 
 
-def without_headers(found: Csrc, names: Sequence[str]) -> Csrc:
-    """Return the state where headers (``data/include/…``) are gone that the sources in the folder include."""
+def without_included(found: Csrc, names: Sequence[str]) -> Csrc:
+    """Return the state where files below ``data`` are gone that the sources in the folder are compiled with.
+
+    They are headers beside it (``data/include/…``), or in it, and folders of other projects (``data/cutlass``).
+    """
     if not names or found.state != "complete":
         return found
-    missing = tuple(f"../{name.removeprefix('data/')}" for name in names)
-    return Csrc("incomplete", found.real, missing, len(missing), found.basis)
+    inside, data = "data/csrc/", "data/"
+    missing = tuple(
+        name.removeprefix(inside) if name.startswith(inside) else f"../{name.removeprefix(data)}" for name in names
+    )
+    return Csrc("incomplete", found.real, missing[:MAX_NAMES], len(missing), found.basis)
 
 
 def _linked(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from fleetcheck.facts import releases, shape
+from fleetcheck.facts import releases, rests, shape
 from fleetcheck.facts.source import parse, statements
 
 Files = Mapping[str, Mapping[str, Any]]
@@ -36,7 +36,11 @@ HEADERS = (
     "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh",
 )
 FUSION_SOURCE = "data/csrc/trtllm_allreduce_fusion.cu"
+# Other projects' sources: the compiler is given these folders for every module.
+FOREIGN = ("data/cutlass", "data/cccl")
 FUNCTION = "gen_trtllm_comm_module"
+# The set of architectures that the gate filters: this host's, where nothing changes it.
+TARGETS = "TARGET_CUDA_ARCHS"
 GONE = ("ENOENT", "ENOTDIR")
 BOUND = ("FLASHINFER_CSRC_DIR", "__path__")
 
@@ -62,6 +66,12 @@ def replaced(files: Files) -> dict[str, str]:
 def lost(files: Files, version: str | None) -> tuple[str, ...]:
     """Return the files that are gone without which the package cannot be imported, or trtllm_comm built."""
     gone = {name for name, entry in files.items() if entry.get("record") == "missing" and _needed(name)}
+    # What the package's own files name holds with a RECORD and without.
+    gone |= {
+        name
+        for name, entry in files.items()
+        if shape.name(entry.get("needed_by")) and (entry.get("record") == "missing" or entry.get("error") in GONE)
+    }
     unlisted = bool(files) and all(entry.get("record") == "no-record" for entry in files.values())
     # Without a RECORD each file of these folders that is there was told of.
     if unlisted and _there(files.get(FUSION_SOURCE, {})) and releases.has_fusion_headers(version):
@@ -72,6 +82,18 @@ def lost(files: Files, version: str | None) -> tuple[str, ...]:
 def _needed(name: str) -> bool:
     python = name.endswith(".py") and (name.startswith(("jit/", "comm/")) or name in MODULES)
     return python or name in HEADERS or name.startswith("data/csrc/trtllm_")
+
+
+def included(files: Files) -> tuple[str, ...]:
+    """Return the edited files that trtllm_comm is compiled with, but for those of which more is known."""
+    return tuple(
+        sorted(
+            name
+            for name, entry in files.items()
+            if entry.get("record") == "mismatch" and entry.get("needed_by") and name.startswith("data/")
+            if name not in rests.RESTS
+        )
+    )
 
 
 def edited(files: Files) -> tuple[str, ...]:
@@ -122,6 +144,22 @@ def elsewhere(tree: ast.Module) -> str | None:
     return None
 
 
+def retargeted(tree: ast.Module) -> str | None:
+    """Return where the module may change the set of targets that the gate filters, or None.
+
+    A function for another module may read it, as one of 0.7.4 does.
+    """
+    at_top = [part for part in tree.body if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for part in (*at_top, *functions):
+        names = [node for node in ast.walk(part) if isinstance(node, ast.Attribute)]
+        found = next((node for node in names if node.attr == TARGETS), None)
+        reads = part in functions and getattr(part, "name", None) != FUNCTION
+        if found and not (reads and all(node.attr not in _CHANGES for node in names)):
+            return f"line {found.lineno}: {TARGETS} may be changed before the gate filters it"
+    return None
+
+
 def dropped(function: ast.FunctionDef, needed: tuple[str, ...]) -> str | None:
     """Return which source a function that lists its sources does not build from for sure, or None.
 
@@ -141,6 +179,9 @@ def dropped(function: ast.FunctionDef, needed: tuple[str, ...]) -> str | None:
     return f"line {function.lineno}: {FUNCTION} does not build from {', '.join(gone)}" if gone else None
 
 
+_CHANGES = frozenset(
+    ("add", "update", "discard", "remove", "pop", "clear", "difference_update", "intersection_update")
+) | {"symmetric_difference_update"}
 _TAKES = ("remove", "pop", "clear", "discard", "difference")
 
 

@@ -111,7 +111,7 @@ def flashinfer(package: Mapping[str, Any], around: Around) -> FlashInfer:
     if csrc_dir is None and env_record == "unreadable":
         state = csrc.Csrc("unreadable", error=f"{ENV}: {constants.error}")
     lost = deciders.lost(by_name, shown)
-    state = csrc.without_headers(state, [name for name in lost if name in deciders.HEADERS])
+    state = csrc.without_included(state, [name for name in lost if name.startswith("data/")])
     start_files = _start_files(package)
     set_at_start = any(one.word in ("FLASHINFER_CSRC_DIR", "unread", "closed") for one in start_files)
     fake = csrc.decoy(entries, root, csrc_dir, state.real) or csrc.decoy(entries, base, csrc_dir, state.real)
@@ -153,6 +153,9 @@ def sources_doubt(found: FlashInfer, package: Mapping[str, Any]) -> tuple[str, s
     """
     if touched := next((one for one in found.start_files if one.word == CSRC), None):
         return f"{touched.file}, which runs at every start, names {CSRC}", None
+    if moving := next((one for one in found.start_files if one.word in ("unread", "closed")), None):
+        where = f"{moving.file}:{moving.line}" if moving.line else moving.file
+        return f"{where}, which runs at every start, may put another package in front", None
     env = files(package).get(ENV)
     if env is None or found.env_record in ("match", "missing") or found.replaced:
         return None  # what is missing, or not run, is told by the look at the modules
@@ -254,6 +257,7 @@ def _fact(name: str, entry: Mapping[str, Any]) -> FileFact:
         sha256=shape.name(entry.get("sha256"), 64),
         size=shape.integer(entry.get("size")),
         modified_at=shape.number(entry.get("mtime")),
+        changed_at=shape.number(entry.get("ctime")),
         record=_record(entry),
     )
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from fleetcheck.facts import deciders, gates, guards, modules, releases, requests, shape
+from fleetcheck.facts import deciders, gates, guards, modules, releases, requests, rests, shape, wrapper
 from fleetcheck.facts.records import Framework, Fusion, FusionEffective, FusionVerdict, Process
 
 _WORST_FIRST: tuple[FusionVerdict, ...] = (
@@ -61,7 +61,7 @@ def fusion(
         verdict, error_file = "unreadable", ARCH_LIST
     if error is None and verdict in ("refused", "supported", "patched", "unknown"):
         # The table of verdicts holds for the release's own modules around the gate.
-        around = _around(files, version)
+        around = _around(files, version, verdict)
         if around is not None and (verdict != "refused" or around[2] == "unreadable"):
             error_file, error, verdict = around
     return Fusion(
@@ -106,7 +106,7 @@ def _context_doubt(files: Mapping[str, Mapping[str, Any]]) -> str | None:
 
 
 def _around(
-    files: Mapping[str, Mapping[str, Any]], version: str | None
+    files: Mapping[str, Mapping[str, Any]], version: str | None, verdict: FusionVerdict
 ) -> tuple[str, str, Literal["unknown", "unreadable"]] | None:
     """Return the file around the gate that keeps a verdict from being true, why, and the verdict then."""
     for module, by in deciders.replaced(files).items():
@@ -114,7 +114,25 @@ def _around(
     for name in deciders.edited(files):
         return name, f"{name} was edited, and may replace the gate or the sources", "unreadable"
     for name in deciders.lost(files, version):
-        return name, f"{name} is not there, and trtllm_comm cannot be built or imported without it", "unknown"
+        vendored = name.startswith(deciders.FOREIGN)
+        without = (
+            "FlashInfer compiles with it" if vendored else "trtllm_comm cannot be built or imported without it"
+        )
+        return name, f"{name} is not there, and {without}", "unknown"
+    return None if verdict == "refused" else _compiled(files, verdict)
+
+
+def _compiled(
+    files: Mapping[str, Mapping[str, Any]], verdict: FusionVerdict
+) -> tuple[str, str, Literal["unknown", "unreadable"]] | None:
+    """Return the file beside the headers by which what is compiled for the GPUs is not known, why, the verdict."""
+    # A patch mends the wrapper of the plain all-reduce as well: what a patched one does is told beside it.
+    mended = (wrapper.SOURCE,) if verdict == "patched" else ()
+    for name in rests.LAUNCHERS:
+        if name not in mended and (why := rests.doubt(files, name)):
+            return name, f"{why}: what it launches is not known", "unreadable"
+    for name in deciders.included(files):
+        return name, f"{name}, which trtllm_comm is compiled with, was edited", "unreadable"
     return None
 
 
@@ -142,7 +160,7 @@ def _headers(
     guarded = None if text is None else guards.count(text, capabilities)
     if guarded and any(capability.startswith("12.") for capability in capabilities):
         return guarded, None, guards.HEADER  # empty kernels are known, whatever else was edited
-    if doubt := _rest_doubt(header):
+    if doubt := rests.doubt(files, guards.HEADER):
         return guarded, doubt, guards.HEADER
     return guarded, _fused_doubt(files, capabilities), guards.FUSED
 
@@ -161,26 +179,16 @@ def _header_doubt(header: Mapping[str, Any], text: str | None, version: str | No
     return f"{name} {edited}: {doubt}" if doubt else None
 
 
-def _rest_doubt(header: Mapping[str, Any]) -> str | None:
-    """Return why an edited header without a guard may still compile to nothing, or None.
-
-    A kernel can be emptied by other means than a condition on ``__CUDA_ARCH__`` (``if constexpr``, a return):
-    where more than conditions was edited, what is left is not known to be the release's kernels.
-    """
-    rest = shape.name(header.get("rest"), 64)
-    if header.get("record") != "mismatch" or rest is None or rest in releases.HEADER_RESTS:
-        return None
-    return f"{_name(guards.HEADER)} was edited: beside its conditions it is no release's"
-
-
 def _fused_doubt(files: Mapping[str, Mapping[str, Any]], capabilities: Sequence[str]) -> str | None:
-    """Return why an edited header of the fused kernels may leave them out for these GPUs, or None."""
+    """Return why a header of the fused kernels that no RECORD vouches for may leave them out here, or None."""
     header = files.get(guards.FUSED, {})
-    text = shape.source(header.get("text")) if header.get("record") == "mismatch" else None
+    text = shape.source(header.get("text")) if header.get("record") not in ("match", "missing") else None
     if text is None:
         return None
-    doubt = guards.doubt(text) or ("a condition leaves 12.x out" if guards.count(text, capabilities) else None)
-    return f"{_name(guards.FUSED)} was edited: {doubt}" if doubt else None
+    doubt = guards.doubt(text, closed=releases.FUSED_CLOSED)
+    doubt = doubt or ("a condition leaves 12.x out" if guards.count(text, capabilities) else None)
+    edited = "was edited" if header.get("record") == "mismatch" else "is not that of a release"
+    return f"{_name(guards.FUSED)} {edited}: {doubt}" if doubt else rests.doubt(files, guards.FUSED)
 
 
 def _name(path: str) -> str:

@@ -24,7 +24,7 @@ MAX_GATES = 200
 # Names by which a module can bind one of its functions anew without an assignment that can be seen.
 HIDDEN = frozenset({"globals", "exec", "eval", "setattr", "vars", "locals", "__dict__", "modules"})
 # Attributes that, bound anew, change what the function does or builds from.
-BOUND = frozenset({CALL, FUNCTION, *deciders.BOUND, "__code__"})
+BOUND = frozenset({CALL, FUNCTION, deciders.TARGETS, *deciders.BOUND, "__code__"})
 # Below these a call may not run, or what it returns is not used whole.
 HEDGED = (
     *(ast.IfExp, ast.BoolOp, ast.Lambda, ast.Subscript, ast.Compare),
@@ -132,7 +132,7 @@ def _doubt(
     tree = parse(text) if text is not None else "the text did not come back"
     if isinstance(tree, str):
         return tree
-    if unvouched and (hidden := _rebound(tree) or deciders.elsewhere(tree)):
+    if unvouched and (hidden := _rebound(tree) or deciders.retargeted(tree) or deciders.elsewhere(tree)):
         return hidden
     own = [node for node in statements(tree.body) if isinstance(node, ast.FunctionDef) and node.name == FUNCTION]
     if own and (gated or edited):
@@ -163,6 +163,8 @@ def _rebound(tree: ast.Module) -> str | None:
                 said = f"{FUNCTION} is imported" if taken else None
             case ast.Name(id=name) | ast.Attribute(attr=name) if name in HIDDEN:
                 said = f"{name} may replace what stands here"
+            case ast.Constant(value=str() as name) if name == deciders.TARGETS:
+                said = f"{name} may be changed by its name"
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) if name in BOUND:
                 said = f"{name} is bound anew"
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name == FUNCTION or name in bases:

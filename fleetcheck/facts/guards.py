@@ -57,13 +57,13 @@ def count(text: str, capabilities: Sequence[str] = ("12.0",)) -> int:
 
 
 @lru_cache(maxsize=256)
-def doubt(text: str, expected: int = 0) -> str | None:
+def doubt(text: str, expected: int = 0, closed: int = 0) -> str | None:
     """Return why the guards of an edited header cannot be told from its lines, or None.
 
     ``expected`` is how many conditions the release's own header holds: where there are fewer, what they kept out
-    may be kept out by other means, such as a macro or a file that is included. Upstream's own header has none of
-    these: a macro that stands for the condition, one that is not understood, or one for 12.x alone, of which
-    another branch may be the kernel.
+    may be kept out by other means, such as a macro or a file that is included. ``closed`` is how many of them
+    admit no GPU that a gate admits. Upstream's own header has none of these: a macro that stands for the
+    condition, one that is not understood, or one for 12.x alone, of which another branch may be the kernel.
     """
     # By line: what was sent are single lines, between which a comment may end unseen.
     plain = "\n".join(_COMMENT.sub(" ", line) for line in text.splitlines())
@@ -79,6 +79,9 @@ def doubt(text: str, expected: int = 0) -> str | None:
         return f"'{outside[:80]}' decides on __CUDA_ARCH__ in the code itself"
     if len(conditions(text)) < expected:
         return f"{len(conditions(text))} of the {expected} conditions on __CUDA_ARCH__ are left"
+    shut = [one for one in conditions(text) if not any(_holds(one, arch, 1) for arch in (*ADMITTED, 1200, 1210))]
+    if len(shut) > closed:
+        return f"the condition '{shut[-1][:80]}' admits no GPU"
     for condition in conditions(text):
         if any(_holds(condition, arch, 1) != _holds(condition, arch, 0) for arch in (*ADMITTED, 1200, 1210)):
             return f"the condition '{condition[:80]}' rests on another macro"

@@ -26,7 +26,8 @@ def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None
         capabilities = (expected_compute_capability,) if _is_capability(expected_compute_capability) else ()
     listed = shape.mapping(parts.get("venvs"))
     view = HostView(shape.mapping(parts.get("system")), parts.get("toolkits"), capabilities)
-    places = {
+    venvs = _venvs(parts, listed, view)
+    places = {("", one.real): one.path for one in reversed(venvs) if one.real} | {
         (space, path): shown
         for raw in shape.items(listed.get("items"), MAX_VENVS)
         if (space := shape.name(shape.mapping(raw).get("namespace"), 60))
@@ -43,7 +44,7 @@ def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None
         system=_system(parts),
         gpus=seen,
         toolkits=toolchain.toolkits(parts.get("toolkits")),
-        venvs=in_force.of_venvs(_venvs(parts, listed, view), serving, capabilities),
+        venvs=in_force.of_venvs(venvs, serving, capabilities),
         venvs_known=isinstance(listed.get("items"), list),
         unmatched=shape.texts(listed.get("unmatched"), 200),
         caches=caches.caches(parts["caches"]) if isinstance(parts.get("caches"), dict) else None,
@@ -52,7 +53,9 @@ def host_facts(parts: Mapping[str, Any], expected_compute_capability: str | None
         scanned=shape.integer(shape.mapping(parts.get("scan")).get("files")),
         scan_unread=processes.scan_unread(parts.get("scan")),
         expected_files=expected_files(parts.get("expected")),
-        processes_unread=processes.unread(parts.get("processes")),
+        processes_unread=processes.unread(parts.get("processes"), parts.get("end")),
+        unread=processes.unread_processes(parts.get("processes")),
+        processes_hidden=processes.hidden(parts.get("processes")),
     )
 
 

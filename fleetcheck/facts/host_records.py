@@ -80,6 +80,14 @@ class Process(Fact):
     unseen: tuple[str, ...] = ()
 
 
+class UnreadProcess(Fact):
+    """A process that may serve and could not be looked at. ``error`` is an errno name, or ``state D``."""
+
+    pid: Annotated[int, VOLATILE]
+    user: str | None = None
+    error: str | None = None
+
+
 class NamedCsrc(Fact):
     """A path of CUDA sources that is written down: in a file which starts what serves, or one of ``scan:``."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from posixpath import normpath
 
 from fleetcheck.facts.fusion import effective
-from fleetcheck.facts.records import Process, Venv
+from fleetcheck.facts.records import FusionEffective, Process, Venv
 
 
 def of_venvs(
@@ -22,6 +22,17 @@ def serves_from(process: Process, venv: Venv) -> bool:
         return False
     paths = {normpath(path) for path in (venv.path, venv.real, venv.prefix) if path}
     return normpath(process.venv) in paths
+
+
+def of_server(
+    venv: Venv, server: str, processes: Sequence[Process], capabilities: Sequence[str]
+) -> FusionEffective:
+    """Return what is in force for what one framework serves from an environment, whatever the others do there."""
+    callers = [one for one in venv.fusion.callers if one.name == server] if venv.fusion is not None else []
+    own = [one for one in processes if one.server == server and serves_from(one, venv)]
+    if venv.fusion is None or not callers or not own:
+        return "unknown"
+    return effective(venv.fusion.verdict, callers, capabilities, own)
 
 
 def _of_venv(venv: Venv, processes: Sequence[Process] | None, capabilities: Sequence[str]) -> Venv:

@@ -18,12 +18,16 @@ not let through, ``no-gpu`` of no GPU being visible to it; ``unfinished`` hung o
 
 
 class FileFact(Fact):
-    """A file that was looked at. ``record`` says how it stands to the wheel's RECORD."""
+    """A file that was looked at. ``record`` says how it stands to the wheel's RECORD.
+
+    ``modified_at`` is the date that the file bears, ``changed_at`` when it was last touched: a copy keeps the one.
+    """
 
     path: str
     sha256: str | None = None
     size: int | None = None
     modified_at: Annotated[float | None, VOLATILE] = None
+    changed_at: Annotated[float | None, VOLATILE] = None
     record: Literal["match", "mismatch", "unlisted", "missing", "no-record", "unreadable"] = "no-record"
 
 

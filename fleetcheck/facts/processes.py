@@ -7,18 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from fleetcheck.facts import shape, toolchain
-from fleetcheck.facts.records import DiskFile, GpuProcess, Library, NamedCsrc, Process
+from fleetcheck.facts.records import DiskFile, GpuProcess, Library, NamedCsrc, Process, UnreadProcess
 from fleetcheck.facts.redact import redacted
 
 MAX_PROCESSES = 100
 MAX_LIBRARIES = 100
+UNANSWERED = ("processes:", "venvs: running:", "no Python of 3.8")
+"""How lines of the part ``end`` begin that tell why what serves was not looked at."""
 PACKAGES = re.compile(r"/(?:lib|lib64|local/lib)/python3(?:\.\d{1,2})?/(?:site|dist)-packages$")
 # Two slashes, then a name with a dot, a port or a user: `//opt/x` is a path as well.
 ADDRESS = re.compile(r"//[^/]*[.@:][^/]*/")
 
 Basis = Literal["mapped", "VIRTUAL_ENV", "argv", "CONDA_PREFIX"]
 Places = Mapping[tuple[str, str], str]
-"""The path under which an environment of a container is listed, by its namespace and its path in there."""
+"""The path under which an environment is listed: of a container by its namespace and its path in there.
+
+Those of the host itself stand under an empty namespace, by their real paths.
+"""
 
 
 def processes(part: object, gpus: Sequence[GpuProcess] = (), places: Places | None = None) -> tuple[Process, ...]:
@@ -65,21 +70,42 @@ def scan_unread(part: object) -> tuple[str, ...]:
     return (*lines, *((cut,) if cut else ()))
 
 
-def unread(part: object) -> tuple[str, ...]:
-    """Return, as lines, the processes that may serve and could not be looked at, and why the scan ended early."""
-    whole = shape.mapping(part)
-    lines = []
-    for raw in shape.items(whole.get("unread"), 20):
+def unread_processes(part: object) -> tuple[UnreadProcess, ...]:
+    """Return the processes that may serve and could not be looked at, as far as they are named."""
+    found = []
+    for raw in shape.items(shape.mapping(part).get("unread"), 20):
         item = shape.mapping(raw)
-        pid, why = shape.integer(item.get("pid")), shape.line(item.get("error"), 60)
+        pid = shape.integer(item.get("pid"))
         if pid is not None:
-            user = shape.name(item.get("user"), 60) or "another user"
-            lines.append(f"process {pid} of {user}: {why or 'no reason'}")
+            user, error = shape.name(item.get("user"), 60), shape.line(item.get("error"), 60)
+            found.append(UnreadProcess(pid=pid, user=user, error=error))
+    return tuple(found)
+
+
+def hidden(part: object) -> str | None:
+    """Return why the processes of other users are not to be seen, None where they are or nothing tells."""
+    return shape.line(shape.mapping(part).get("hidden"), 60)
+
+
+def unread(part: object, end: object = None) -> tuple[str, ...]:
+    """Return, as lines, the processes that may serve and could not be looked at, and why there may be more.
+
+    ``end`` is the part of that name: it tells why a part that is absent is absent.
+    """
+    whole = shape.mapping(part)
+    lines = [
+        f"process {one.pid} of {one.user or 'another user'}: {one.error or 'no reason'}"
+        for one in unread_processes(part)
+    ]
     count = shape.integer(whole.get("unread_count")) or 0
     if count > len(lines):
         lines.append(f"{count - len(lines)} more")
+    why = hidden(part)
+    lines += [f"the processes of other users: hidden ({why})"] if why else []
     error = shape.line(whole.get("error"))
-    return (*lines, *((error,) if error else ()))
+    told = (shape.line(raw) for raw in shape.texts(shape.mapping(end).get("errors"), 40))
+    lost = (line for line in told if line and line.startswith(UNANSWERED))
+    return (*lines, *((error,) if error else ()), *lost)
 
 
 def _process(
@@ -109,7 +135,7 @@ def _process(
         launcher=shape.integer(launcher.get("pid"), 1),
         place=place,
         container=shape.name(item.get("container"), 40),
-        venv=loaded or named,
+        venv=loaded or _by_link(item, launcher, basis, at) or named,
         venv_basis="mapped" if loaded else basis if named else None,
         named_venv=named,
         mapped=mapped,
@@ -158,6 +184,14 @@ def _named(
         if value and value.startswith("/"):
             return value.rstrip("/") or "/", basis  # type: ignore[return-value]  # one of the words above
     return None, None
+
+
+def _by_link(item: Mapping[str, Any], launcher: Mapping[str, Any], basis: Basis | None, at: Places) -> str | None:
+    """Return the environment that an interpreter's path leads to by a link, where it was looked at."""
+    if basis != "argv":
+        return None
+    by = item if shape.name(item.get("argv_prefix")) else launcher
+    return at.get(("", shape.name(by.get("argv_real")) or ""))
 
 
 def _place(item: Mapping[str, Any]) -> Literal["host", "namespace", "container", "unknown"]:

@@ -18,6 +18,7 @@ from fleetcheck.facts.host_records import (
     NamedCsrc,
     Process,
     System,
+    UnreadProcess,
 )
 from fleetcheck.facts.package_records import (
     CsrcState,
@@ -77,6 +78,7 @@ __all__ = [
     "Toolchain",
     "Toolkit",
     "Torch",
+    "UnreadProcess",
     "Venv",
     "VenvState",
     "Xid",
@@ -107,4 +109,8 @@ class HostFacts(Fact):
     expected_files: tuple[FileFact, ...] = ()
     """The files of ``expect.files`` as they lie on the host; ``record``: ``missing``, ``unreadable``, or read."""
     processes_unread: tuple[str, ...] = ()
-    """Processes that may serve and could not be looked at, with the reason."""
+    """Processes that may serve and could not be looked at, with the reason, and why there may be more."""
+    unread: tuple[UnreadProcess, ...] = ()
+    """Those of them that are known one by one, at most 20."""
+    processes_hidden: str | None = None
+    """Why the processes of other users are not to be seen at all (``hidepid``), an errno name."""

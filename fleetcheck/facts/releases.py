@@ -37,14 +37,32 @@ def stock_gate(version: str | None) -> tuple[bool, tuple[int, ...] | None]:
 # Releases whose trtllm_comm needs both headers, and how many conditions on __CUDA_ARCH__ the first one holds.
 FUSION_HEADERS = SpecifierSet(">=0.2.14,<0.8.dev0", prereleases=True)
 HEADER_CONDITIONS = 15
-# sha256 of what that header holds beside comments and conditions: 0.2.14 to 0.6.6, 0.6.7 to 0.6.16, from 0.6.17.
-HEADER_RESTS = frozenset(
+# Of those in the other one four admit none of the GPUs that a gate admits.
+FUSED_CLOSED = 4
+
+
+# Releases whose csrc/trtllm_allreduce.cu steps through the pointers by the number of GPUs, and not by 16 as its
+# kernels read them (flashinfer#3903), and the sha256 of that file: 0.2.14 and 0.3.1, 0.4.1, 0.5.3, from 0.6.0 on.
+WRONG_STRIDE = SpecifierSet(">=0.2.14,<0.6.17.dev0", prereleases=True)
+MENDED_STRIDE = SpecifierSet(">=0.6.17.dev0", prereleases=True)
+WRONG_STRIDE_FILES = frozenset(
     (
-        "b07c3d7a8b4fe31158b73a6c958f6716f4a70c5db19f1f66b881477009ec6cb3",
-        "aa71a84a11a5ac5e02ed4da940f98f56ca5d682834eabd5fb0e1308443007f0c",
-        "6b46bec177581d2c45cbae725f509d576eec369f21a34aa226f86e000d115614",
+        "9f72b611d7b409d0983873149e05e2437c8c231fecce4396c318391e4f4c937a",
+        "662f7587a464660fe88a6361e1599f7d6b29f8f2c3da760564b4eb014eea5105",
+        "a8d1da0dd412c20bdb097ee361dc5357e76f5b77599b13ddcf198b93d1d4dad9",
+        "ab90286e6b3c50a63c8150abda719e62fcde9d2a8cbfb4f36ededffd1b61eb86",
     )
 )
+# The same file with the stride mended: 0.6.17 to 0.7.4.
+MENDED_STRIDE_FILES = frozenset(("1a02cb9003d18eca08dbfc62856c7f4eade9c311d0884c4dc53bbe38d72cb05e",))
+
+
+def has_wrong_stride(version: str | None) -> bool | None:
+    """Return whether the release's own ``csrc/trtllm_allreduce.cu`` has the wrong stride; None: not known."""
+    release = parsed(version)
+    if release is None:
+        return None
+    return True if WRONG_STRIDE.contains(release) else False if MENDED_STRIDE.contains(release) else None
 
 
 def has_fusion_headers(version: str | None) -> bool:

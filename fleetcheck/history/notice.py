@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from fleetcheck.history.ages import moment_of
 from fleetcheck.history.errors import told
 from fleetcheck.history.store import History
 from fleetcheck.judge import stamp
@@ -58,7 +59,8 @@ def reason(
         return "interrupted"
     if cut:
         return "cut"
-    quiet = now - datetime.fromisoformat(last.printed)
+    printed = moment_of(last.printed)
+    quiet = WEEK if printed is None else now - printed
     if quiet < -SLACK:
         quiet = WEEK  # the clock jumped back: to wait until it has caught up may take for ever
     if remind is not None and not well and quiet >= remind - min(SLACK, remind / 2):

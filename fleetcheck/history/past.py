@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleetcheck.errors import InputError, Problem
 from fleetcheck.history import pack
-from fleetcheck.history.errors import told
+from fleetcheck.history.errors import HistoryError, told
 from fleetcheck.history.store import History
 from fleetcheck.rules.finding import Finding
 from fleetcheck.run import HostResult, Run, RunInfo, summarise
@@ -61,9 +63,10 @@ class Look:
 
     def load(self) -> tuple[HostResult, tuple[Finding, ...]]:
         """Return the host's result, without what is volatile, and its findings."""
-        texts = self.past.texts(self.parts)
-        host = pack.restored(self.host, self.verdict, texts, self.attempts, self.seconds)
-        return host, pack.findings(texts.get("findings"))
+        with self.past.reading(f"host {self.host!r} in run {self.run!r}"):
+            texts = self.past.texts(self.parts)
+            host = pack.restored(self.host, self.verdict, texts, self.attempts, self.seconds)
+            return host, pack.findings(texts.get("findings"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class Past:
             return _entry(rows[0])
         many = "; several runs begin so" if rows else ""
         hint = "run: fleetcheck history"
-        raise InputError([Problem("RUN", None, f"the history has no one run {name!r}{many}; to see them, {hint}")])
+        raise InputError([Problem(name, None, f"the history has no one run {name!r}{many}; to see them, {hint}")])
 
     def ended_before(self, seq: int, source: str | None = None) -> Entry | None:
         """Return the last run that ended and began before the run ``seq``."""
@@ -192,7 +195,8 @@ class Past:
         """Return the head of a run's record."""
         rows = self._ask("SELECT info FROM run WHERE seq = ? AND info IS NOT NULL", (entry.seq,))
         if rows:
-            return RunInfo.model_validate_json(rows[0][0])
+            with self.reading(f"run {entry.id!r}"):
+                return RunInfo.model_validate_json(rows[0][0])
         return RunInfo(
             id=entry.id, started=entry.started, finished=entry.finished, version=entry.version,
             inventory=entry.inventory, complete=entry.state == "done",
@@ -201,7 +205,8 @@ class Past:
     def fleet(self, seq: int) -> tuple[Finding, ...]:
         """Return the findings of a run that are of no single host."""
         rows = self._ask("SELECT body FROM blob WHERE id = (SELECT fleet FROM run WHERE seq = ?)", (seq,))
-        return pack.findings(pack.loaded(rows[0][0])) if rows else ()
+        with self.reading("the findings of no single host"):
+            return pack.findings(pack.loaded(rows[0][0])) if rows else ()
 
     def texts(self, parts: str) -> dict[str, object]:
         """Return the texts that a state refers to, by name, loaded."""
@@ -212,6 +217,17 @@ class Past:
             if rows:
                 found[name] = pack.loaded(rows[0][0])
         return found
+
+    @contextlib.contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Turn what a damaged row raises where it is unpacked into a HistoryError of one line."""
+        try:
+            yield
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as error:
+            why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            raise HistoryError(
+                f"history {self._history.path}: what is stored of {what} is damaged ({why})"
+            ) from None
 
     def _looks(self, where: str, known: Sequence[object]) -> list[Look]:
         return list(self._each(where, known))

@@ -6,19 +6,18 @@ In: runs that ended. Out: a file of mode 0600 in write-ahead mode that is sound 
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
 from fleetcheck.history import pack
+from fleetcheck.history.ages import moment_of
 from fleetcheck.history.alive import Alive
 from fleetcheck.history.errors import BUSY_SECONDS, HistoryError, told
-from fleetcheck.history.ours import check_ours, check_place
+from fleetcheck.history.ours import check_ours, check_place, make
 from fleetcheck.history.schema import VERSION, migrate, version
 from fleetcheck.judge import stamp
 from fleetcheck.rules.finding import Finding
@@ -68,7 +67,7 @@ class History:
         """Open a history to write, and make it where there is none."""
         with told(path):
             check_place(path)
-            _make(path)
+            make(path)
             connection = _connected(f"{path.absolute().as_uri()}?mode=rw")
             try:
                 check_ours(path, connection)
@@ -188,9 +187,14 @@ class History:
             newest = self.connection.execute("SELECT seq, started FROM run ORDER BY seq DESC LIMIT 2").fetchall()
             if len(newest) < 2:
                 return 0
-            limit = stamp(datetime.fromisoformat(min(row[1] for row in newest)) - keep)
+            begun = [moment_of(row[1]) for row in newest]
+            last = min((one for one in begun if one is not None), default=None)
+            if last is None or None in begun:
+                return 0  # a row is damaged, and by it nothing is deleted
+            limit = stamp(last - keep)
             (oldest,) = self.connection.execute("SELECT min(started) FROM run").fetchone()
-            if datetime.fromisoformat(oldest) + slack > datetime.fromisoformat(limit):
+            first = moment_of(oldest)
+            if first is not None and first + slack > last - keep:
                 return 0
             old = "SELECT seq FROM run WHERE started < ? AND seq < ? AND seq NOT IN (SELECT base FROM notice)"
             known = (limit, newest[0][0])
@@ -260,16 +264,6 @@ class History:
 
 def _numbers(parts: str) -> list[str]:
     return [part.partition("=")[2] for part in parts.split()]
-
-
-def _make(path: Path) -> None:
-    """Create the file with its mode before SQLite could create it with another."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    for place in (path, path.parent):  # write-ahead mode makes files beside it
-        if not os.access(place, os.W_OK):
-            raise PermissionError(errno.EACCES, f"{place} is read-only")
 
 
 def _connected(uri: str) -> sqlite3.Connection:

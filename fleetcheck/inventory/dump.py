@@ -5,7 +5,7 @@ In: an inventory and the targets chosen of it. Out: text or plain values. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -39,6 +39,23 @@ def to_yaml(inventory: Inventory, targets: Sequence[Target]) -> str:
         if entries:
             document[section] = [entry.model_dump() for entry in entries]
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+
+
+def settings(targets: Iterable[Target]) -> dict[str, dict[str, Any]]:
+    """Return what is set for hosts beside environments and expectations; hosts alike are one nodeset."""
+    alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for target in targets:
+        given = _reaching(target)
+        if given:
+            alike.setdefault(yaml.safe_dump(given), (given, []))[1].append(target.name)
+    return {fold(names): given for given, names in alike.values()}
+
+
+def section(name: str, value: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Return one section of an inventory as YAML; nothing where it is empty."""
+    if not value:
+        return ""
+    return yaml.safe_dump({name: value}, sort_keys=False, width=110)
 
 
 def rows(targets: Sequence[Target]) -> list[tuple[str, ...]]:
@@ -113,13 +130,18 @@ def _expectations(expect: Expect) -> str:
 
 
 def _settings(target: Target) -> dict[str, Any]:
-    settings = target.model_dump(exclude_defaults=True, exclude={"name", "groups", "venvs", "expect"})
+    settings = _reaching(target)
     if target.venvs != Target.model_fields["venvs"].default:
         settings["venvs"] = [
             item if isinstance(item, str) else _item(item.path, item.expect) for item in target.venvs
         ]
     expect = target.expect.model_dump(exclude_none=True)
     return settings | ({"expect": expect} if expect else {})
+
+
+def _reaching(target: Target) -> dict[str, Any]:
+    """Return what is set for a host beside environments and expectations: how it is reached, scan and rules."""
+    return target.model_dump(exclude_defaults=True, exclude={"name", "groups", "venvs", "expect"})
 
 
 def _item(path: str, expect: Expect) -> str | dict[str, Any]:

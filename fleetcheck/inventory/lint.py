@@ -1,14 +1,15 @@
-"""What reads well and is probably meant otherwise: a byte-order mark, CRLF, tabs.
+"""What reads well and is probably meant otherwise: a byte-order mark, CRLF, tabs, one host under two names.
 
-In: a text. Out: warnings, each kind once a file, with the first place.
+In: a text, each kind once a file, with the first place; or an inventory. Out: warnings.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fleetcheck.errors import Problem
+from fleetcheck.inventory.model import Inventory
 from fleetcheck.inventory.source import Text
 
 _TAB = re.compile(r"^[^#\n]*?(?<!\\)(\t)", re.MULTILINE)
@@ -32,3 +33,11 @@ def lint(text: Text, *, ansible: bool = False) -> Iterator[Problem]:
         yield Problem(
             text.name, line, "a tab; YAML aligns by spaces alone, write spaces", tab.start(1) - tab.start() + 1
         )
+
+
+def same_hosts(inventory: Inventory, places: Mapping[tuple[str, str | int], tuple[str, int]]) -> Iterator[Problem]:
+    """Yield each host whose name differs from another's by its final dot alone: to the resolver they are one."""
+    bare = {target.name for target in inventory.targets if target.address is None}
+    for name in sorted(one for one in bare if one.endswith(".") and one[:-1] in bare):
+        source, line = places.get(("hosts", name), (inventory.source, None))
+        yield Problem(source, line, f"{name} and {name[:-1]} are one host under two names; name it once")

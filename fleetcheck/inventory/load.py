@@ -17,7 +17,7 @@ from typing import TextIO
 from fleetcheck.errors import InputError, Problem
 from fleetcheck.inventory import kinds, native
 from fleetcheck.inventory.foreign import ARGUMENT, Foreign
-from fleetcheck.inventory.lint import lint
+from fleetcheck.inventory.lint import lint, same_hosts
 from fleetcheck.inventory.model import Inventory, Target
 from fleetcheck.inventory.native import Places
 from fleetcheck.inventory.origins import Origin, of_target
@@ -109,7 +109,7 @@ def parse(
 ) -> Loaded:
     """Return the native inventory that ``texts`` make together; ``problems`` are those of reading them."""
     inventory, places, fleet = native.parse(name, texts, problems, unruly)
-    warnings = tuple(one for text in texts for one in lint(text))
+    warnings = (*(one for text in texts for one in lint(text)), *same_hosts(inventory, places))
     children = {group.name: group.children for group in fleet.groups.values()}
     return Loaded(inventory, places, warnings, lambda target: native.places_of(fleet, target), children)
 
@@ -145,7 +145,8 @@ def _loaded(
         foreign.problems.append(Problem(inventory.source, None, "no host is named; this is no fleet"))
     if foreign.problems:
         raise InputError(tuple(dict.fromkeys([*foreign.warnings, *foreign.problems])))
-    return Loaded(inventory, places, tuple(dict.fromkeys(foreign.warnings)), locate, foreign.children)
+    warnings = dict.fromkeys([*foreign.warnings, *same_hosts(inventory, places)])
+    return Loaded(inventory, places, tuple(warnings), locate, foreign.children)
 
 
 def _check_unicode(text: str) -> None:

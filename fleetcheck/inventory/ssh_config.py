@@ -11,6 +11,7 @@ import os
 import pwd
 import re
 import shlex
+import stat
 from pathlib import Path
 
 from fleetcheck.errors import Problem
@@ -89,6 +90,10 @@ class Reader:
                 self._problems.append(Problem(text.name, number, f"Include reaches more than {MAX_FILES} files"))
                 return
             try:
+                mode = Path(path).stat().st_mode
+                if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # to open a FIFO waits for a writer for ever
+                    self._warnings.append(Problem(path, None, "is no regular file, and was not read"))
+                    continue
                 with Path(path).open("rb") as stream:
                     texts = decode(path, stream.read(MAX_BYTES + 1), self._problems)
             except OSError as error:

@@ -76,6 +76,7 @@ def run(
     with_own = executor is None
     pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="fleetcheck") if executor is None else executor
     drive = _Drive(targets, reach, settings, pool, on_begin)
+    reach.begin()
     try:
         yield from drive.results()
     finally:
@@ -136,8 +137,7 @@ class _Drive:
         end = time.monotonic() + STOP_SECONDS
         self.running = {future: job for future, job in self.running.items() if not future.done()}
         while self.running and time.monotonic() < end:
-            # Again and again: a look that a worker was just about to begin cannot be ended yet.
-            self._reach.abort()
+            self._reach.end()
             self._next(0.05)
             self.running = {future: job for future, job in self.running.items() if not future.done()}
 

@@ -44,6 +44,8 @@ def plain(text: str | bytes, limit: int = 160) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
+UNKNOWN_HOST = "correct it, or set address: in the inventory"
+"""What to do about the name of a host that is not known; a gateway's is mended elsewhere."""
 CONNECT_DETAILS = {
     errno.ECONNREFUSED: ("refused", "nothing listens there, or a firewall refuses it"),
     errno.EHOSTUNREACH: ("no-route", "there is no way to the host, or it is down"),
@@ -68,7 +70,7 @@ def resolve_failed(host: str, error: OSError) -> LookError:
     """Say why a name has no address."""
     unknown = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
     if error.errno in unknown or isinstance(error, UnicodeError):
-        message = f"the name {plain(host)} is not known; correct it, or set address: in the inventory"
+        message = f"the name {plain(host)} is not known; {UNKNOWN_HOST}"
         return LookError("unreachable", "resolve", "unknown-name", message)
     message = f"the name {plain(host)} could not be looked up ({_reason(error)}); check this machine's resolver"
     return LookError("unreachable", "resolve", "dns-failed", message)

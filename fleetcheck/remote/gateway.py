@@ -22,7 +22,7 @@ import paramiko
 
 from fleetcheck.agent.evidence import Stage
 from fleetcheck.remote import cpus
-from fleetcheck.remote.failures import LookError, Place, plain
+from fleetcheck.remote.failures import UNKNOWN_HOST, LookError, Place, plain
 from fleetcheck.remote.session import FleetTransport
 from fleetcheck.remote.watchdog import Attempt
 from fleetcheck.remote.wire import SLICE, Wire
@@ -30,6 +30,10 @@ from fleetcheck.remote.wire import SLICE, Wire
 KEPT_FAILURE = 60.0
 """Seconds for which a gateway that failed is not tried again."""
 OPEN_FAILED_CODES = {1: "forwarding-refused", 4: "busy"}
+UNKNOWN_GATEWAY = (
+    "the ssh config says where a gateway is, the inventory's hosts do not: write its address in proxy_jump, or "
+    "give the ssh config a Host block for it"
+)
 RETRIED = ("closed", "reset")
 OF_THE_RUN = ("run-limit", "interrupted")
 """Details of a look that ended with the run: no fault of the gateway's."""
@@ -87,7 +91,10 @@ class Gateway:
         if error.outcome == "gateway-failed" or error.detail in OF_THE_RUN:
             return error
         detail = error.detail if error.outcome in ("unreachable", "timeout") and error.detail else error.outcome
-        return LookError("gateway-failed", error.stage, detail, f"the gateway {self.name} failed: {error.message}")
+        # A gateway is looked up in the ssh config, as for ssh: what the inventory sets for a host does not hold.
+        said = error.message.replace(UNKNOWN_HOST, UNKNOWN_GATEWAY)
+        message = f"the gateway {self.name} failed: {said}"
+        return LookError("gateway-failed", error.stage, detail, message)
 
     def alive(self) -> bool:
         """Return whether the connection is open."""

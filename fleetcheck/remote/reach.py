@@ -84,6 +84,17 @@ class Reach:
         if self._made is not None:
             self._made.abort()
 
+    def begin(self) -> None:
+        """Let looks begin again after :meth:`end`."""
+        if self._made is not None:
+            self._made.watchdog.ending = False
+
+    def end(self) -> None:
+        """End every look that is under way, and each that a worker is just about to begin."""
+        if self._made is not None:
+            self._made.watchdog.ending = True
+            self._made.abort()
+
     def close(self) -> None:
         """Close gateways and agents. A later look opens them again."""
         if self._made is not None:

@@ -153,6 +153,8 @@ def same_for_all(paths: list[str]) -> bool:
         if len(path) >= _LOGGED_PATH:
             return False
         try:
+            if not Path(path).is_file():
+                return False
             with Path(path).open("rb") as file:
                 text = file.read(MAX_CONFIG_BYTES + 1).decode("utf-8", "replace")
         except OSError:

@@ -133,14 +133,19 @@ class Watchdog:
         self._attempts: set[Attempt] = set()
         self._count = 0
         self._thread: threading.Thread | None = None
+        self.ending = False
+        """Whether an attempt that begins from now on is ended as it begins."""
 
     def join(self, attempt: Attempt) -> None:
         """Begin to watch ``attempt``."""
         with self._changed:
+            ending = self.ending
             self._attempts.add(attempt)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="fleetcheck-watchdog", daemon=True)
                 self._thread.start()
+        if ending:
+            attempt.abort("interrupted")
 
     def leave(self, attempt: Attempt) -> None:
         """Stop watching ``attempt``; with the last one the thread ends."""

@@ -9,7 +9,7 @@ import csv
 import io
 from collections.abc import Iterator
 
-from fleetcheck.facts.records import Venv
+from fleetcheck.facts.records import Gpus, Venv
 from fleetcheck.report.jsonl import by_host
 from fleetcheck.report.rows import in_words
 from fleetcheck.report.text import clean, value
@@ -57,7 +57,7 @@ def _rows(host: HostResult, findings: tuple[Finding, ...]) -> Iterator[_Row]:
     for finding in left.pop(None, ()):
         yield base | _found(finding)
     for venv in host.venvs:
-        facts = base | _venv(venv)
+        facts = base | _venv(venv, host.gpus)
         here = left.pop(venv.path, ())
         yield from (facts | _found(finding) for finding in here)
         if not here:
@@ -85,7 +85,7 @@ def _host(host: HostResult) -> _Row:
     )
 
 
-def _venv(venv: Venv) -> _Row:
+def _venv(venv: Venv, gpus: Gpus) -> _Row:
     flash = venv.flashinfer
     return _cells(
         venv=venv.path,
@@ -94,7 +94,7 @@ def _venv(venv: Venv) -> _Row:
         flashinfer=flash.version if flash else None,
         csrc_dir=flash.csrc_dir if flash else None,
         csrc_state=flash.csrc_state if flash else None,
-        fusion=in_words(venv.fusion) if venv.fusion else None,
+        fusion=in_words(venv.fusion, gpus) if venv.fusion else None,
         torch=venv.torch.version if venv.torch else None,
     )
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fleetcheck.report.nodes import fold, wrap
+from fleetcheck.report.steps import step
 from fleetcheck.report.text import cells, clean, paint, value, words
-from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank
+from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank, weight
 
 FLEET = "(fleet)"
 _PLACE = re.compile(r"\bGPU (?:\d|[0-9A-Fa-f]+:)")
@@ -20,9 +21,10 @@ READABLE = 100
 """Columns at which sentences break on a wider terminal."""
 SHOWN = 8
 """How many different messages of one rule are told in full unless all are asked for; every host is named."""
-
 FOLLOWING = 3
 """How many messages of what follows from a rule are told unless all are asked for."""
+_LEAD = 20
+"""Columns of words that may stand before a command on its line, as ``Or:`` does."""
 
 _Place = tuple[str | None, ...]
 
@@ -60,16 +62,14 @@ class Group:
 
 
 def groups(findings: Iterable[Finding]) -> list[Group]:
-    """Return the findings that are not waived, by the rule at their root, worst first. Each is in exactly one."""
-    live = [finding for finding in findings if not finding.waived]
-    known: dict[_Place, Finding] = {}
-    for finding in live:
-        for place in _places(finding):
-            known.setdefault(place, finding)
+    """Return the findings that are not waived, by the rule at their root, worst first. Each is in exactly one.
+
+    Of the same severity, those come first whose rule costs most.
+    """
     found: dict[str, Group] = {}
-    joined = _joined(live)
-    for finding in live:
-        root = _root(finding, known)
+    pairs = list(rooted(findings))
+    joined = _joined([finding for finding, _ in pairs])
+    for finding, root in pairs:
         group = found.setdefault(root.rule, Group(root.rule))
         group.worst = max(group.worst, rank(finding.severity))
         host = finding.host or FLEET
@@ -81,7 +81,18 @@ def groups(findings: Iterable[Finding]) -> list[Group]:
             follows = group.follows.setdefault((finding.severity, finding.rule), Follows())
             follows.hosts.append(host)
             follows.messages[clean(finding.message, 1000)] = None
-    return sorted(found.values(), key=lambda group: -group.worst)
+    return sorted(found.values(), key=lambda group: (-group.worst, weight(group.rule)))
+
+
+def rooted(findings: Iterable[Finding]) -> Iterator[tuple[Finding, Finding]]:
+    """Yield each finding that is not waived with the one that explains it at last, which may be itself."""
+    live = [finding for finding in findings if not finding.waived]
+    known: dict[_Place, Finding] = {}
+    for finding in live:
+        for place in _places(finding):
+            known.setdefault(place, finding)
+    for finding in live:
+        yield finding, _root(finding, known)
 
 
 def _places(finding: Finding) -> tuple[_Place, ...]:
@@ -183,7 +194,7 @@ def lines(group: Group, width: int, *, wide: bool, colour: bool) -> Iterator[str
             yield from _item(said, names, width, SEVERITIES[group.worst], again=again)
             before = names
         shared = {name for _, names in items for name in names} if len(items) > 1 else set()
-        yield from _remedy(remedy, len(shared), every=len(by_remedy) == 1)
+        yield from _remedy(remedy, len(shared), width, every=len(by_remedy) == 1)
     if rest:
         more = fold(host for _, names in rest for host in names)
         yield from wrapped(f"and {len(rest)} more, shown by --wide:", more, width)
@@ -218,7 +229,7 @@ def _item(said: Said, names: list[str], width: int, severity: Severity, *, again
         yield f"    basis     {said.basis}"
 
 
-def _remedy(steps: tuple[str, ...], shared: int, *, every: bool) -> Iterator[str]:
+def _remedy(steps: tuple[str, ...], shared: int, width: int, *, every: bool) -> Iterator[str]:
     """Yield the steps; those that several things above share are outdented and say for how many hosts they are."""
     whose = ""
     if shared > 1:
@@ -226,7 +237,23 @@ def _remedy(steps: tuple[str, ...], shared: int, *, every: bool) -> Iterator[str
     indent = "  " if shared else "    "
     if steps:
         yield f"{indent}remedy{whose} ({where(steps)})"
-        yield from (f"{indent}  {number}. {step}" for number, step in enumerate(steps, 1))
+    for number, text in enumerate(steps, 1):
+        yield from _step(text, f"{indent}  {number}. ", width)
+
+
+def _step(text: str, lead: str, width: int) -> Iterator[str]:
+    """Yield a step below its number: a sentence broken at spaces, a command whole, so that it can be copied."""
+    hanging = " " * len(lead)
+    parts = step(text)
+    if not parts.commands:
+        first, *others = sentence(text, width, hanging) if text else [hanging]
+    elif len(parts.lead) > _LEAD and width and cells(lead) + cells(text) > width:
+        # A sentence would move the command off the screen: it has a line of its own.
+        first, *others = [*sentence(parts.lead, width, hanging), hanging + text[len(parts.lead) :].lstrip()]
+    else:
+        first, others = hanging + text, []
+    yield lead + first[len(hanging) :]
+    yield from others
 
 
 def where(steps: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from fleetcheck.report.nodes import fold, wrap
@@ -23,8 +23,12 @@ _ALIKE: Mapping[str, Callable[[Line], str]] = {
     "VENV": lambda line: line.venv, "LINK": lambda line: line.link_short, "DRIVER": lambda line: line.driver,
 }  # fmt: skip
 """Columns that are said once where they say one thing of all hosts."""
-_WRAPPED = {"GPUS": 8, "FLASHINFER": 8, "CSRC": 8, "FUSION": 11}
+_WRAPPED = {"GPUS": 8, "FLASHINFER": 8, "CSRC": 8}
 """The columns whose words take several lines at last, and in how many columns of the screen."""
+_FUSION = (16, 13, 11, 9)
+"""The same for FUSION: as much of a word on one line as there is room for."""
+_GIVING = ("LINK", "DRIVER", "FLASHINFER", "FUSION", "VENV")
+"""The columns that can be left out, in this order."""
 _VERDICT = 19
 _HEADERS = {"FLASHINFER": "FLASH-\nINFER"}
 
@@ -38,38 +42,47 @@ class Level(NamedTuple):
     csrc_path: Literal["all", "moved", "none"] = "moved"
     roomy: bool = False
     """Whether it is for tables alone in which the ends of the paths that count stay readable."""
-    wrapped: bool = False
-    """Whether cells of several words take a line for each."""
+    wrapped: int = 0
+    """The columns of the screen in which FUSION's words go over several lines, as others do then; 0: none does."""
     split: bool = False
     """Whether a header does so too."""
 
 
-def levels(alike: Sequence[str]) -> Iterator[Level]:
+def levels(alike: Sequence[str], fired: Collection[str] = ()) -> Iterator[Level]:
     """Yield what can be shown, from all on. ``alike`` are columns that one line below the table tells as well.
 
-    The gravest rule's name goes last: a row without it looks like that of a healthy host.
+    Columns about which a rule ``fired`` are left out after those that tell of no fault. The gravest rule's name
+    goes last: a row without it looks like that of a healthy host.
     """
     venv = tuple(name for name in alike if name == "VENV")
     told = tuple(alike)
+    # The path of sources that are where they belong says nothing: it is shown where all else has its room.
     # The link is shown where the paths stay readable beside it: they tell which sources are wrong.
     yield Level(short=False, verdict="long", csrc_path="all", roomy=True)
-    yield Level(verdict="long", csrc_path="all", roomy=True)
-    yield Level(venv, verdict="long", csrc_path="all", roomy=True)
+    yield Level(short=False, verdict="long", roomy=True)
+    yield Level(venv, short=False, verdict="long", roomy=True)
+    if venv:
+        yield Level(venv, short=False, verdict="long")
     yield Level(venv, verdict="long", roomy=True)
     yield Level(told, verdict="long", roomy=True)
     yield Level(told, roomy=True)
     yield Level(told)
-    narrow: Sequence[tuple[Literal["moved", "none"], bool, tuple[str, ...]]] = (
-        ("moved", False, ()), ("moved", True, ()), ("none", True, ()),
-        ("moved", False, ("DRIVER",)), ("moved", True, ("DRIVER",)), ("none", True, ("DRIVER",)),
-        ("none", True, ("DRIVER", "FLASHINFER")), ("none", True, ("DRIVER", "FLASHINFER", "FUSION")),
-        ("none", True, ("DRIVER", "FLASHINFER", "FUSION", "VENV")),
-    )  # fmt: skip
-    for csrc_path, wrapped, names in narrow:
-        level = Level(tuple(dict.fromkeys((*told, "LINK", *names))), csrc_path=csrc_path, wrapped=wrapped)
-        yield level
-        if wrapped and "FLASHINFER" not in names:
-            yield level._replace(split=True)
+    giving = sorted((name for name in _GIVING if name not in told), key=lambda name: name in fired)
+    first = 1 if giving[:1] == ["LINK"] else 0
+    for count in range(first, len(giving) + 1):
+        level = Level((*told, *giving[:count]))
+        if count - first < 2:
+            yield level
+            yield level._replace(csrc_path="none")
+        for room in _FUSION if "FUSION" not in level.left_out else _FUSION[-1:]:
+            yield from _narrow(level._replace(wrapped=room), paths=count - first < 2)
+
+
+def _narrow(level: Level, *, paths: bool) -> Iterator[Level]:
+    for one in [level] * paths + [level._replace(csrc_path="none")]:
+        yield one
+        if "FLASHINFER" not in one.left_out:
+            yield one._replace(split=True)
 
 
 class Many(NamedTuple):
@@ -93,13 +106,19 @@ class Fitted(NamedTuple):
     many: list[Many]
 
 
-def fit(found: Sequence[Entry], width: int, colour: bool, columns: Sequence[str] = USUAL) -> Fitted:
+def fit(
+    found: Sequence[Entry],
+    width: int,
+    colour: bool,
+    columns: Sequence[str] = USUAL,
+    fired: Collection[str] = (),
+) -> Fitted:
     """Return the table in ``width`` columns; 0 means that there is no limit and nothing is shortened.
 
-    A column that was asked for is never left out.
+    A column that was asked for is never left out; one about which a rule ``fired`` is after all others.
     """
     said = _said(found) if tuple(columns) == USUAL else {}
-    tried: list[Level] = list(levels(tuple(said)))
+    tried: list[Level] = list(levels(tuple(said), fired))
     if tuple(columns) != USUAL:
         tried = list(dict.fromkeys(level._replace(left_out=(), split=False) for level in tried))
     for level in tried:
@@ -139,7 +158,10 @@ def _hosts(found: Sequence[Entry], width: int, level: Level) -> tuple[list[list[
     many: list[Many] = []
     for entry in found:
         lines = _host_cell(entry, room if width else _HOST_UNBROKEN)
-        if len(lines) > (_HOST_LINES if width else 1):
+        # One name is as long as it is; of several, a set that is longer has a place of its own below.
+        longest = max(room, cells(clean(entry.hosts[0])) + 1)
+        wide = width and len(entry.hosts) > 1 and max(map(cells, lines)) > longest
+        if wide or len(lines) > (_HOST_LINES if width else 1):
             more = f"+{len(entry.hosts) - 1}"
             if entry.seen:
                 many.append(Many(f"[{len(many) + 1}]", entry))
@@ -176,6 +198,7 @@ def _cells(line: Line, level: Level, columns: Sequence[str]) -> dict[str, str]:
     }
     if level.wrapped:
         row |= {name: _lined(row[name], room) for name, room in _WRAPPED.items()}
+        row["FUSION"] = _lined(row["FUSION"], level.wrapped)
         # A rule's name stays whole, so that it can be looked up.
         row["VERDICT"] = _lined(row["VERDICT"], _VERDICT, hyphens=False)
     row |= zip((name for name in columns if name in MORE), line.more, strict=True)

@@ -15,7 +15,8 @@ from tabulate import tabulate
 
 from fleetcheck.facts.records import Gpus, Venv
 from fleetcheck.report.findings import groups, lines, sentence, waived
-from fleetcheck.report.rows import in_words, unusable
+from fleetcheck.report.gpu_cells import unusable
+from fleetcheck.report.rows import in_words
 from fleetcheck.report.text import clean, paint, value
 from fleetcheck.rules.finding import SEVERITIES, Finding
 from fleetcheck.run import HostResult, Run
@@ -72,7 +73,7 @@ def summary(host: HostResult, findings: Sequence[Finding]) -> str:
         where = f" at the stage {host.stage}" if host.stage else ""
         why = f": {clean(host.message, _TEXT)}" if host.message else ""
         return f"{clean(host.name)} was not checked, {host.outcome}{where}{why}"
-    places = "; ".join(_place(venv) for venv in host.venvs[:4]) or "no Python environment is known"
+    places = "; ".join(_place(venv, host.gpus) for venv in host.venvs[:4]) or "no Python environment is known"
     more = f"; and {len(host.venvs) - 4} more environments" if len(host.venvs) > 4 else ""
     return f"{clean(host.name)} {_standing(host, findings)}: {_gpus(host.gpus)}; {places}{more}."
 
@@ -115,7 +116,7 @@ def _standing(host: HostResult, findings: Sequence[Finding]) -> str:
     return f"is ok with {told}" if host.verdict == "ok" else f"has {told}"
 
 
-def _place(venv: Venv) -> str:
+def _place(venv: Venv, gpus: Gpus) -> str:
     flash = venv.flashinfer
     path = clean(venv.path, 200)
     if flash is None or flash.version is None:
@@ -123,7 +124,7 @@ def _place(venv: Venv) -> str:
     csrc = f"sources {flash.csrc_state}"
     if flash.csrc_dir and flash.csrc_default and flash.csrc_dir != flash.csrc_default:
         csrc = f"{csrc} at {clean(flash.csrc_dir, 300)}, not where the package keeps them"
-    fusion = f", allreduce fusion {in_words(venv.fusion)}" if venv.fusion else ""
+    fusion = f", allreduce fusion {in_words(venv.fusion, gpus)}" if venv.fusion else ""
     return f"{path} has FlashInfer {clean(flash.version, 60)}, {csrc}{fusion}"
 
 
@@ -144,6 +145,11 @@ def unexamined(host: HostResult) -> Iterator[str]:
         if flash is not None and flash.imported_state not in (None, "answered"):
             why = clean(flash.imported_error or "no reason given", 300)
             yield f"{clean(venv.path, 300)}: the real import that was asked for ({flash.imported_state}: {why})"
+    for process in host.processes or ():
+        if process.unseen and (process.server or process.uses_gpu):
+            what = clean(process.server or "on a GPU", 60)
+            yield f"process {process.pid} ({what}): {clean('; '.join(process.unseen), 300)}"
+    yield from (f"processes: {clean(line, 300)}" for line in host.processes_unread)
     unknown = [name for name in type(host.gpus).model_fields if getattr(host.gpus, name) is None]
     if unknown:
         yield f"gpus: {', '.join(_label(name).lower() for name in unknown)}"

@@ -22,10 +22,12 @@ from pydantic import BaseModel
 
 from fleetcheck.report import host as one_host
 from fleetcheck.report.findings import FLEET, FOLLOWING, SHOWN, Group, Said, groups, where
+from fleetcheck.report.further import Further, at_host, of_one_host
+from fleetcheck.report.glossary import counted, glossary, legend
 from fleetcheck.report.matrix import Row, matrix, summary_of
 from fleetcheck.report.nodes import fold
 from fleetcheck.report.packed import KEYS, PART, packed
-from fleetcheck.report.steps import Step, doctor, key_command, steps
+from fleetcheck.report.steps import Step, key_command, steps
 from fleetcheck.report.table import EARLY, MESSAGES, limits, summary
 from fleetcheck.report.text import clean
 from fleetcheck.rules.finding import SEVERITIES, Finding, Severity
@@ -34,12 +36,6 @@ from fleetcheck.run import HostResult, Run
 FOLDER = "page"
 SCRIPTS = ("elements.js", "topology.js", "facts.js", "host.js", "filter.js", "grid.js", "fleet.js")
 """The parts of the page's script, in one scope, in this order."""
-LEGEND = (
-    *((severity, severity) for severity in reversed(SEVERITIES)),
-    ("error explained", "explained by another finding of the host"), ("waived", "waived"), ("ok", "nothing found"),
-    ("unseen", "not checked"), ("alarm", "not checked: the host key changed"), ("resting", "in maintenance"),
-)  # fmt: skip
-"""The badges: class and meaning."""
 LINKED = 40
 """How many pieces of one node set lead to their hosts; more would be a page of links."""
 _FACTS = 600
@@ -71,7 +67,7 @@ class Remedy(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """Hosts that were not checked, for the same reason; ``next`` is a command for one of them, or "".
+    """Hosts that were not checked, for the same reason; ``next`` leads on from one of them.
 
     A message is its words and the command that it ends with, or "".
     """
@@ -82,8 +78,7 @@ class Unseen(NamedTuple):
     places: str
     messages: list[tuple[str, str]]
     rest: int
-    next: str
-    more: bool
+    next: Further | None
 
 
 class Place(NamedTuple):
@@ -120,8 +115,11 @@ def render(run: Run) -> str:
         rules=[rule for rule in rules if rule.rule not in EARLY],
         unseen=[one for one in unseen if one.outcome != "skipped"],
         resting=[one for one in unseen if one.outcome == "skipped"], waived=list(_waived(run.findings)),
-        legend=LEGEND, severities=list(_severities(fleet.rows)), verdicts=_verdicts(run.hosts),
-        data=_inert(_data(document)),
+        legend=list(legend(fleet.rows)), counted=any(map(counted, fleet.rows)), words=glossary(run, fleet.rows),
+        # Where some are ok with warnings, those without are not all that the summary counts as ok.
+        parted=any(one.choice == "warned" for one in fleet.tallies),
+        severities=list(_severities(fleet.rows)), verdicts=_verdicts(run.hosts),
+        data=_inert(_data(document)), one_host=of_one_host(inventory),
     )  # fmt: skip
     return text if text.endswith("\n") else text + "\n"
 
@@ -252,9 +250,9 @@ def _unseen(hosts: Sequence[HostResult], inventory: str) -> Iterator[Unseen]:
         said = list(dict.fromkeys(clean(host.message, 1000) for host in ended if host.message))
         told = [key_command(text) if outcome in KEYS else (text, "") for text in said]
         names = [clean(host.name, 300) for host in ended]
-        step = "" if outcome == "skipped" else doctor(names[0], inventory)
+        step = None if outcome == "skipped" else at_host(names[0], inventory, one_of_many=len(names) > 1)
         shown = told[:MESSAGES]
-        yield Unseen(outcome, why, len(ended), fold(names), shown, len(told) - len(shown), step, len(names) > 1)
+        yield Unseen(outcome, why, len(ended), fold(names), shown, len(told) - len(shown), step)
 
 
 def _places(folded: str) -> Iterator[Place]:

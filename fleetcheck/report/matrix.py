@@ -11,9 +11,9 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from fleetcheck.report.jsonl import by_host
-from fleetcheck.report.rows import Line, entries
+from fleetcheck.report.rows import ABOUT, Line, entries
 from fleetcheck.report.text import ELLIPSIS, clean
-from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank
+from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank, weight
 from fleetcheck.run import HostResult, Run
 
 COLUMNS = 80
@@ -31,11 +31,6 @@ KINDS = (
 _UNSEEN = {"skipped": "resting", "host-key-changed": "alarm"}
 _UNSAFE = ("on-unvalidated", "would-crash", "unsafe-patch")
 _ERROR = SEVERITIES.index("error")
-_ABOUT = (
-    ("gpu-", "gpus"), ("smi-", "gpus"), ("compute-capability", "gpus"), ("ecc-uncorrected", "gpus"),
-    ("driver-", "driver"), ("flashinfer-", "flashinfer"), ("fusion-", "fusion"),
-)  # fmt: skip
-"""Which column tells of what a rule found, by how its name begins."""
 _GRAVE = ("critical", "error", "warning", "info", "title", "dim", "ok")
 
 
@@ -138,7 +133,13 @@ def _columns(findings: Iterable[Finding]) -> list[Column]:
             if not finding.waived and (known is None or rank(finding.severity) > rank(known)):
                 worst[rule] = finding.severity
     columns = [Column(rule, worst[rule], len(names), summary_of(rule)) for rule, names in hosts.items()]
-    return sorted(columns, key=lambda one: (-rank(one.severity) if one.severity else 1, -one.hosts, one.rule))
+    return sorted(columns, key=_place)
+
+
+def _place(column: Column) -> tuple[int, int, int, str]:
+    """Return where a column stands: by severity, by what its rule costs, by how many hosts it found."""
+    graded = -rank(column.severity) if column.severity else 1
+    return graded, weight(column.rule), -column.hosts, column.rule
 
 
 def summary_of(rule: str) -> str:
@@ -188,7 +189,7 @@ def _row(
         driver=gravest.driver,
         flashinfer=_joined(line.flashinfer for line in lines),
         csrc=_joined(line.csrc for line in lines),
-        fusion=_joined(line.fusion_short for line in lines),
+        fusion=_joined((line.fusion_short for line in lines), "; "),
         cells=tuple(cells),
     )
 
@@ -198,7 +199,7 @@ def _why(findings: Iterable[Finding]) -> str:
     own: dict[str, Severity] = {}
     explained: dict[str, Severity] = {}
     said: dict[str, Severity] = {}
-    for finding in sorted(findings, key=lambda one: -rank(one.severity)):
+    for finding in sorted(findings, key=lambda one: (-rank(one.severity), weight(one.rule))):
         if finding.waived:
             continue
         kept = explained if finding.cause else said if finding.severity == "info" else own
@@ -220,7 +221,7 @@ def _faults(host: HostResult, lines: Sequence[Line], findings: Iterable[Finding]
         found.add("gpus")
     for finding in findings:
         if not finding.waived and rank(finding.severity) >= _ERROR:
-            found.update(column for start, column in _ABOUT if finding.rule.startswith(start))
+            found.update(column.lower() for start, column in ABOUT if finding.rule.startswith(start))
     return frozenset(found)
 
 
@@ -242,7 +243,6 @@ def _weight(said: str) -> tuple[int, bool]:
     return -grave, not explained
 
 
-def _joined(words: Iterable[str]) -> str:
+def _joined(words: Iterable[str], between: str = ", ") -> str:
     different = list(dict.fromkeys(words))
-    text = ", ".join(different[:SHOWN])
-    return f"{text}, {ELLIPSIS}" if len(different) > SHOWN else text
+    return between.join([*different[:SHOWN], *([ELLIPSIS] if len(different) > SHOWN else [])])

@@ -16,9 +16,10 @@ from typing import Any
 from pydantic_core import PydanticSerializationError
 
 from fleetcheck.report.findings import Group, groups, where
+from fleetcheck.report.further import at_host
 from fleetcheck.report.host import ITEMS, summary, unexamined
 from fleetcheck.report.json import plain
-from fleetcheck.report.steps import doctor, key_command, steps
+from fleetcheck.report.steps import key_command, steps
 from fleetcheck.report.text import clean
 from fleetcheck.rules.finding import SEVERITIES, Finding
 from fleetcheck.run import HostResult
@@ -37,9 +38,9 @@ _ODD = re.compile(rb'[^\x20-\x7e]|\\[^"\\]')
 def packed(hosts: Sequence[tuple[HostResult, Sequence[Finding]]], inventory: str) -> list[str]:
     """Return the parts, base64 of zlib of a JSON array with one object a host, in the order that is given.
 
-    An object has ``sentence``, ``findings`` and ``waived`` (:func:`told` and :func:`accepted`), ``unexamined``,
-    ``next`` where the host was not checked (commands for where fleetcheck runs), and ``facts``, the host as in the
-    JSON document without what is null.
+    An object has ``sentence``, ``findings``, ``counts`` and ``waived`` (:func:`told`, :func:`counts` and
+    :func:`accepted`), ``unexamined``, ``next`` where the host was not checked (commands for where fleetcheck
+    runs), and ``facts``, the host as in the JSON document without what is null.
     """
     texts = [_host(host, findings, inventory) for host, findings in hosts]
     return [_packed(texts[start : start + PART]) for start in range(0, len(texts), PART)]
@@ -53,11 +54,12 @@ def _host(host: HostResult, findings: Sequence[Finding], inventory: str) -> byte
     about: dict[str, Any] = {
         "sentence": summary(host, findings),
         "findings": [told(group) for group in groups(findings)],
+        "counts": counts(findings),
         "waived": [accepted(finding) for finding in findings if finding.waived],
         "unexamined": list(unexamined(host)),
     }
     if host.verdict not in ("ok", "findings", "skipped"):
-        about["next"] = {"doctor": doctor(clean(host.name, 300), inventory), "keys": keys(host)}
+        about["next"] = {**at_host(clean(host.name, 300), inventory)._asdict(), "keys": keys(host)}
     return b'{"facts":' + _facts(host) + b"," + json.dumps(about).encode("ascii")[1:]
 
 
@@ -113,6 +115,14 @@ def told(group: Group) -> dict[str, Any]:
         ],
         "references": list(group.references),
     }  # fmt: skip
+
+
+def counts(findings: Sequence[Finding]) -> dict[str, int]:
+    """Return how many findings the sentence on a host counts, and how many of them are info or have a cause."""
+    live = [finding for finding in findings if not finding.waived]
+    explained = sum(finding.cause is not None for finding in live)
+    info = sum(finding.cause is None and finding.severity == "info" for finding in live)
+    return {"all": len(live), "info": info, "explained": explained}
 
 
 def accepted(finding: Finding) -> dict[str, str]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fleetcheck.facts.records import Fusion, Gpus, Venv
+from fleetcheck.report.gpu_cells import NAME, counted, drivers, linked
 from fleetcheck.report.text import Role, clean
-from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank
+from fleetcheck.rules.finding import SEVERITIES, Finding, Severity, rank, weight
 from fleetcheck.run import HostResult, Run
 
-_NAME = 60
 MOVED = "MOVED"
-OPEN = "?"
+OPEN = "use?"
 """What ends a short word on the fusion where it is not known whether the server uses it."""
+ABOUT = (
+    ("gpu-", "GPUS"), ("smi-", "GPUS"), ("compute-capability", "GPUS"), ("ecc-uncorrected", "GPUS"),
+    ("p2p-", "LINK"), ("driver-", "DRIVER"), ("flashinfer-", "FLASHINFER"), ("fusion-", "FUSION"),
+)  # fmt: skip
+"""Which column tells of what a rule found, by how its name begins."""
 
 
 class Line(NamedTuple):
@@ -92,7 +97,7 @@ def entries(run: Run, *, wide: bool, columns: Sequence[str] = USUAL) -> list[Ent
         if finding.host is not None and not finding.waived:
             found.setdefault(finding.host, []).append(finding)
     alike: dict[Hashable, list[str]] = {}
-    ranked: dict[Hashable, tuple[int, Entry]] = {}
+    ranked: dict[Hashable, tuple[tuple[int, int], Entry]] = {}
     for host in run.hosts:
         graded = worst.get(host.name, {})
         # What is not shown keeps no two rows apart.
@@ -100,13 +105,22 @@ def entries(run: Run, *, wide: bool, columns: Sequence[str] = USUAL) -> list[Ent
             dict.fromkeys(_shown(line, columns) for line in _lines(host, graded, more, found.get(host.name, ())))
         )
         order = _order(host, _gravest(graded.values()))
+        costs = _costs(found.get(host.name, ())) if host.verdict in ("ok", "findings") else 0
         live = () if host.verdict == "ok" else found.get(host.name, ())
         same = frozenset((one.rule, one.severity, one.venv) for one in live)
         key = host.name if wide else (order, lines, same)
         alike.setdefault(key, []).append(host.name)
-        ranked.setdefault(key, (order, Entry((), lines, host.verdict in ("ok", "findings"))))
-    placed = [(order, entry._replace(hosts=tuple(alike[key]))) for key, (order, entry) in ranked.items()]
+        entry = Entry((), lines, host.verdict in ("ok", "findings"))
+        place, entry = ranked.setdefault(key, ((order, costs), entry))
+        ranked[key] = min(place, (order, costs)), entry
+    placed = [(place, entry._replace(hosts=tuple(alike[key]))) for key, (place, entry) in ranked.items()]
     return [entry for _, entry in sorted(placed, key=lambda item: item[0])]
+
+
+def fired(findings: Iterable[Finding]) -> frozenset[str]:
+    """Return the columns that tell of a live fault: of a warning or worse that no other finding explains."""
+    rules = {one.rule for one in findings if not one.waived and one.cause is None and one.severity != "info"}
+    return frozenset(column for start, column in ABOUT if any(rule.startswith(start) for rule in rules))
 
 
 _HELD: dict[str, dict[str, Any]] = {
@@ -141,6 +155,18 @@ def _worst(findings: Iterable[Finding]) -> dict[str, _Graded]:
     return worst
 
 
+def _costs(found: Sequence[Finding]) -> int:
+    """Return the :func:`weight` of a host's gravest rule: what the host costs among those of its severity."""
+    return weight(_first(found).rule) if found else 0
+
+
+def _first(found: Sequence[Finding]) -> Finding:
+    """Return the finding to be named of several: of the gravest that no other explains, the costliest."""
+    worst = max(rank(one.severity) for one in found)
+    grave = [one for one in found if rank(one.severity) == worst]
+    return min(grave, key=lambda one: (one.cause is not None, weight(one.rule)))
+
+
 def _gravest(severities: Iterable[Severity | None]) -> Severity | None:
     return max((severity for severity in severities if severity), key=rank, default=None)
 
@@ -156,29 +182,28 @@ def _order(host: HostResult, severity: Severity | None) -> int:
     return 3 * steps + grave
 
 
-def _named(found: Sequence[Finding], venv: Venv | None, worst: Severity) -> tuple[str, str]:
+def _named(found: Sequence[Finding], venv: Venv | None) -> tuple[str, str]:
     """Return the gravest rule of a row, and how many others there are that no rule explains: ``" +2"``."""
     here = [one for one in found if venv is None or one.venv in (None, venv.path)]
-    grave = [one for one in here if one.severity == worst]
-    first = next((one for one in grave if one.cause is None), grave[0])
+    first = _first(here)
     others = {one.rule for one in here if one.severity != "info" and one.cause is None} - {first.rule}
-    return clean(first.rule, _NAME), f" +{len(others)}" if others else ""
+    return clean(first.rule, NAME), f" +{len(others)}" if others else ""
 
 
 def _lines(host: HostResult, graded: _Graded, more: Sequence[str], found: Sequence[Finding]) -> Iterable[Line]:
-    (gpus, gpus_short), driver, (link, link_short) = _gpus(host), _driver(host.gpus), _link(host.gpus)
+    (gpus, gpus_short), driver, (link, link_short) = counted(host), drivers(host.gpus), linked(host.gpus)
     shown: tuple[Venv | None, ...] = host.venvs or (None,)
     for venv in shown:
         here = (graded.get(None), graded.get(venv.path)) if venv else tuple(graded.values())
         worst = _gravest(here)
         verdict, short, role = _verdict(host, worst)
         if host.verdict == "findings" and worst:
-            named = _named(found, venv, worst)
+            named = _named(found, venv)
             verdict, middle = f"{named[0]} ({worst}){named[1]}", "".join(named)
         else:
             middle = short
         csrc, path, moved = _csrc(venv)
-        fusion, fusion_short = _fusion(venv)
+        fusion, fusion_short = _fusion(venv, host.gpus)
         yield Line(
             gpus, driver, clean(venv.path, 1000) if venv else "-", _flashinfer(venv), csrc, path, moved,
             fusion, fusion_short, verdict, middle, role, tuple(_more(name, host, venv) for name in more),
@@ -193,76 +218,20 @@ def _verdict(host: HostResult, severity: Severity | None) -> tuple[str, str, Rol
         role: Role = severity or "dim" if host.verdict == "findings" else "warning" if more else "ok"
     else:
         more, role = host.detail or host.stage, "dim" if host.verdict == "skipped" else "warning"
-    long = f"{host.verdict} ({clean(more, _NAME)})" if more else host.verdict
+    long = f"{host.verdict} ({clean(more, NAME)})" if more else host.verdict
     # An "ok" alone would hide at one width what another tells.
     return long, long if host.verdict == "ok" else host.verdict, role
 
 
 def _more(name: str, host: HostResult, venv: Venv | None) -> str:
-    return clean(_MORE[name](host, venv) or "-", _NAME)
-
-
-def _gpus(host: HostResult) -> tuple[str, str]:
-    """Return how many GPUs of what kind there are, with what is wrong, and what is wrong alone."""
-    gpus = host.gpus
-    kinds = ",".join(clean(kind, _NAME) for kind in gpus.compute_capability[:8])
-    counted = f"{gpus.count}× {kinds}".rstrip() if gpus.count else ""
-    if gpus.state == "ok":
-        return counted or "ok", counted or "ok"
-    if gpus.state == "unknown" and not counted:
-        state = "unknown" if host.outcome == "checked" else "-"
-        return state, state
-    bad = unusable(gpus)
-    if bad:
-        return f"{counted}, {bad}" if counted else bad, bad
-    # What came before nvidia-smi hung or failed is no count of what there is, and a bare number would read as one.
-    text = f"{gpus.state}, {gpus.count} listed" if counted else str(gpus.state)
-    return text, text
-
-
-def unusable(gpus: Gpus) -> str:
-    """Return how many GPUs of how many cannot be used, as in ``1 of 8 missing``; nothing where all can."""
-    states: Counter[str] = Counter(device.state for device in gpus.devices)
-    if gpus.state == "missing" and not states["missing"] and None not in (gpus.pci_count, gpus.count):
-        states["missing"] = max(0, (gpus.pci_count or 0) - (gpus.count or 0))
-    if gpus.state not in ("missing", "fault"):
-        return ""
-    known = (gpus.count or 0) + (states["missing"] if gpus.state == "missing" else 0)
-    every = max(gpus.pci_count or 0, len(gpus.devices), known)
-    words = [f"{states[state]} {word}" for state, word in _UNUSABLE.items() if states[state]]
-    if not words:
-        return f"some {_UNUSABLE[gpus.state]}"
-    number, _, rest = ", ".join(words).partition(" ")
-    return f"{number} of {every} {rest}"
-
-
-_UNUSABLE: dict[str, str] = {"fault": "faulty", "missing": "missing"}
-
-
-def _link(gpus: Gpus) -> tuple[str, str]:
-    """Return the worst link between two GPUs, with the pairs that have it where others are better, and alone."""
-    if gpus.link is None:
-        return "-", "-"
-    short = clean(gpus.link, _NAME)
-    if gpus.nvlink is False and any(word.startswith("NV") for word in gpus.links.values()):
-        short += ", NVLink in part"
-    worst = [clean(pair, _NAME) for pair, word in gpus.links.items() if word == gpus.link]
-    if not worst or len(worst) == len(gpus.links):
-        return short, short
-    first, *others = worst
-    return f"{short} ({first}{f' +{len(others)}' if others else ''})", short
-
-
-def _driver(gpus: Gpus) -> str:
-    versions = dict.fromkeys(clean(version, _NAME) for version in (gpus.driver, gpus.driver_userspace) if version)
-    return "/".join(versions) or "-"
+    return clean(_MORE[name](host, venv) or "-", NAME)
 
 
 def _flashinfer(venv: Venv | None) -> str:
     if venv is None:
         return "-"
     if venv.flashinfer and venv.flashinfer.version:
-        version = clean(venv.flashinfer.version, _NAME)
+        version = clean(venv.flashinfer.version, NAME)
         return version if venv.state == "ok" else f"{version}, {venv.state}"
     return {
         "ok": "unknown", "no-flashinfer": "none", "remnant": "remnant",
@@ -283,16 +252,39 @@ def _csrc(venv: Venv | None) -> tuple[str, str, bool]:
     return state, clean(found.csrc_dir or "", 1000), moved
 
 
-def _fusion(venv: Venv | None) -> tuple[str, str]:
+def _fusion(venv: Venv | None, gpus: Gpus) -> tuple[str, str]:
     fusion = venv.fusion if venv else None
-    if fusion is None:
-        return "-", "-"
-    known = fusion.effective != "unknown" or fusion.verdict == "unknown"
-    return in_words(fusion), fusion.effective if known else f"{fusion.verdict}{OPEN}"
+    return ("-", "-") if fusion is None else (in_words(fusion, gpus), in_words(fusion, gpus, short=True))
 
 
-def in_words(fusion: Fusion) -> str:
-    """Return what is in force of the fusion; where that is not known, what FlashInfer allows here."""
-    if fusion.effective != "unknown" or fusion.verdict == "unknown":
-        return fusion.effective
-    return f"{fusion.verdict} (in use: not known)"
+def in_words(fusion: Fusion, gpus: Gpus, *, short: bool = False) -> str:
+    """Return what is in force of the fusion, and what FlashInfer allows here where that does not follow.
+
+    What rests on GPUs that nvidia-smi did not give is told with an ``if``: ``supported if 12.0, use?``.
+    """
+    allowed = f"{fusion.verdict}{_if(gpus)}" if fusion.verdict in _OF_GPUS else fusion.verdict
+    if fusion.effective == "unknown":
+        unused = f", {OPEN}" if short else " (in use: not known)"
+        return allowed + unused if fusion.verdict != "unknown" else "unknown"
+    if fusion.effective == "would-crash":
+        return f"would-crash{_if(gpus)}"
+    if fusion.verdict in _EDITED:
+        return f"{'off' if fusion.effective == 'off' else 'on'}, {allowed}"
+    if fusion.effective == "off":
+        return f"off ({allowed})" if fusion.verdict in ("absent", "refused") else "off"
+    return f"{fusion.effective}, {allowed}" if _if(gpus) else fusion.effective
+
+
+_EDITED = ("unsafe-patch", "patched")
+_OF_GPUS = ("refused", "supported", *_EDITED)
+_CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}")
+
+
+def _if(gpus: Gpus) -> str:
+    """Return on what GPUs a verdict rests that nvidia-smi did not give; nothing where it gave them."""
+    if gpus.compute_capability:
+        return ""
+    seen = dict.fromkeys(device.compute_capability or "" for device in gpus.devices)
+    # A record may be anyone's, and a word of the table stands without marks in Markdown.
+    kinds = [kind for kind in seen if _CAPABILITY.fullmatch(kind)]
+    return f" if {','.join(kinds[:4]) or 'as expected'}"

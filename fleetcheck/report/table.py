@@ -8,12 +8,13 @@ from typing import Any
 
 from tabulate import tabulate
 
-from fleetcheck.report.findings import groups, lines, sentence, waived, wrapped
+from fleetcheck.report.findings import groups, lines, rooted, sentence, waived, wrapped
 from fleetcheck.report.fit import Fitted, Many, fit
+from fleetcheck.report.further import DEMO, of_one_host
 from fleetcheck.report.nodes import fold
-from fleetcheck.report.rows import OPEN, chosen, entries
+from fleetcheck.report.rows import OPEN, chosen, entries, fired
 from fleetcheck.report.text import clean, paint
-from fleetcheck.rules.finding import SEVERITIES
+from fleetcheck.rules.finding import SEVERITIES, Severity
 from fleetcheck.run import HostResult, Run
 
 _PLURAL = {"error": "errors", "warning": "warnings"}
@@ -21,7 +22,7 @@ EARLY = ("fleet-suspicious",)
 """Rules whose findings stand before the hosts: they may explain a thousand lines."""
 MORE = "One host: fleetcheck show HOST -i INVENTORY; one rule: fleetcheck rules RULE"
 TRY = "step by step: fleetcheck doctor HOST -i INVENTORY"
-LEGEND = "FUSION with ?: whether the server uses it is not known."
+LEGEND = f"FUSION with {OPEN}: whether the server uses it is not known."
 MESSAGES = 3
 """How many messages of hosts that failed alike are shown unless all are asked for; every host is named."""
 
@@ -43,7 +44,7 @@ def render(run: Run, *, wide: bool, width: int, colour: bool, columns: Sequence[
     many: list[Many] = []
     if run.hosts:
         columns = chosen(columns)
-        fitted = fit(entries(run, wide=wide, columns=columns), width, colour, columns)
+        fitted = fit(entries(run, wide=wide, columns=columns), width, colour, columns, fired(run.findings))
         blocks.append(list(_table(fitted, width, colour)))
         many = fitted.many
     missing = list(unseen(run, wide=wide, width=width, colour=colour))
@@ -54,30 +55,50 @@ def render(run: Run, *, wide: bool, width: int, colour: bool, columns: Sequence[
     blocks += [[paint("Waived", "title", colour), *accepted]] if accepted else []
     blocks += [list(_named(many, width, colour))] if many else []
     if run.findings:
-        blocks.append([paint(line, "dim", colour) for line in sentence(MORE, width, "")])
+        blocks.append([paint(line, "dim", colour) for line in sentence(_more(run), width, "")])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
+def _more(run: Run) -> str:
+    if run.run.inventory != DEMO:
+        return MORE
+    return f"One host: {', then: '.join(of_one_host(DEMO))}; one rule: fleetcheck rules RULE"
+
+
 def summary(run: Run) -> str:
-    """Return the run in one line: hosts by verdict, findings by severity."""
+    """Return the run in one line: hosts by verdict, findings by severity, and apart those that others explain."""
     totals = run.summary
-    parts = [f"{totals.ok} ok", f"{totals.findings} with findings"]
+    live: dict[bool, Counter[Severity]] = {True: Counter(), False: Counter()}
+    noted = set()
+    for finding, root in rooted(run.findings):
+        live[finding is root][finding.severity] += 1
+        if finding.severity != "info":
+            noted.add(finding.host)
+    warned = sum(host.verdict == "ok" and host.name in noted for host in run.hosts)
+    parts = [
+        f"{totals.ok} ok{f' ({warned} with warnings)' if warned else ''}",
+        f"{totals.findings} failing",
+    ]
     if totals.unseen:
         ends = {end: count for end, count in totals.by_outcome.items() if end not in ("checked", "skipped")}
         parts.append(f"{totals.unseen} not checked ({_counts(ends)})")
     if totals.maintenance:
         parts.append(f"{totals.maintenance} in maintenance")
-    live = Counter(finding.severity for finding in run.findings if not finding.waived)
-    graded: dict[str, int] = {
+    accepted = sum(finding.waived is not None for finding in run.findings)
+    own = _graded(live[True]) | ({"waived": accepted} if accepted else {})
+    told = f"findings: {_counts(own) or 'none'}"
+    if live[False]:
+        told += f"; explained by these: {_counts(_graded(live[False]))}"
+    hosts = "1 host" if totals.hosts == 1 else f"{totals.hosts} hosts"
+    return f"{hosts}: {', '.join(parts)}; {told}"
+
+
+def _graded(live: Counter[Severity]) -> dict[str, int]:
+    return {
         _PLURAL.get(severity, severity) if live[severity] > 1 else severity: live[severity]
         for severity in reversed(SEVERITIES)
         if live[severity]
     }
-    accepted = sum(finding.waived is not None for finding in run.findings)
-    if accepted:
-        graded["waived"] = accepted
-    hosts = "1 host" if totals.hosts == 1 else f"{totals.hosts} hosts"
-    return f"{hosts}: {', '.join(parts)}; findings: {_counts(graded) or 'none'}"
 
 
 def limits(run: Run) -> str | None:
@@ -155,4 +176,5 @@ def unseen(run: Run, *, wide: bool, width: int, colour: bool) -> Iterator[str]:
         if len(said) > len(shown):
             yield f"    and {len(said) - len(shown)} more messages, shown by --wide"
     if any(host.verdict not in ("ok", "findings", "skipped") for host in run.hosts):
-        yield f"  {paint(TRY, 'dim', colour)}"
+        last = TRY if run.run.inventory != DEMO else f"more: {', then: '.join(of_one_host(DEMO))}"
+        yield f"  {paint(last, 'dim', colour)}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from posixpath import normpath
 
+from fleetcheck.facts.guards import FUSED, HEADER
 from fleetcheck.facts.in_force import serves_from
-from fleetcheck.facts.records import Cache, CacheModule, FlashInfer, Venv
+from fleetcheck.facts.records import Cache, CacheModule, FileFact, FlashInfer, Process, Venv
 from fleetcheck.rules import text
 from fleetcheck.rules.csrc import aliases
 from fleetcheck.rules.rule import Hit, Look, rule
@@ -36,8 +37,59 @@ def used_by(look: Look, cache: Cache, venv: Venv) -> bool:
     return cache.user in users if users else cache.user is None and cache.pid is None
 
 
-def state(module: CacheModule, own: set[str]) -> tuple[str, str] | None:
-    """Return what is wrong with a module: a slug and the folder or file that tells it."""
+def aside(look: Look, venv: Venv, found: FlashInfer, suffix: str, name: str | None = None) -> tuple[str, ...]:
+    """Return the steps that move what was built for an environment away: one module of it, or all of this release.
+
+    They name the caches of those who serve from it, which need not be in the login's home; nothing where these
+    are known to hold no such module. Where no cache was looked at, the variables of who serves tell the place,
+    else the login's own is named as such.
+    """
+    known = [cache for cache in look.facts.caches or () if used_by(look, cache, venv)]
+    if known:
+        return tuple(step for cache in known for step in _of_cache(cache, found, suffix, name))
+    own = [process for process in look.facts.processes or () if serves_from(process, venv)]
+    places = {_base(process): None if process.place == "host" else process.pid for process in own}
+    inside = workspace(found)
+    if own:
+        if not all(places) or inside is None:
+            return (text.BUILT,)
+        below = "/".join(part for part in (inside, "cached_ops", name) if part)
+        return tuple(_moved(f"{base}{BASE}/{below}", suffix, pid) for base, pid in places.items())
+    built = found.constants.get("FLASHINFER_JIT_DIR")
+    if not isinstance(built, str):
+        return (text.BUILT,)
+    path = f"{built}/{name}" if name else built
+    return (f"mv {text.quote(path)} {text.quote(path + suffix)}  # its build, if the audit's login is who serves",)
+
+
+def _of_cache(cache: Cache, found: FlashInfer, suffix: str, name: str | None) -> Iterator[str]:
+    paths = dict.fromkeys(
+        module.path if name else module.path.rpartition("/")[0]
+        for module in cache.modules
+        if name in (None, module.name) and (found.version is None or module.version in (None, found.version))
+    )
+    if not paths and cache.exists is not False and (cache.exists is None or cache.truncated or cache.error):
+        paths = {cache.path: None}
+    for path in paths:
+        yield _moved(path, suffix, cache.pid)
+
+
+def _base(process: Process) -> str | None:
+    """Return the folder below which a process keeps its cache, None where its variables do not tell."""
+    base = process.environment.get("FLASHINFER_WORKSPACE_BASE") or process.environment.get("HOME")
+    return base.rstrip("/") if base and base.startswith("/") else None
+
+
+def _moved(path: str, suffix: str, pid: int | None) -> str:
+    where = f", in the container of process {pid}" if pid is not None else ""
+    return f"mv {text.quote(path)} {text.quote(path + suffix)}  # its build{where}"
+
+
+def state(module: CacheModule, own: set[str], headers: Sequence[FileFact] = ()) -> tuple[str, str] | None:
+    """Return what is wrong with a module: a slug and the folder or file that tells it.
+
+    ``headers`` are the edited ones that the module includes.
+    """
     dead = [folder.path for folder in module.csrc if folder.exists is False]
     foreign = [folder.path for folder in module.csrc if normpath(folder.path) not in own]
     if dead:
@@ -47,13 +99,29 @@ def state(module: CacheModule, own: set[str]) -> tuple[str, str] | None:
     newer = module.built_at is not None and module.newest_source_at is not None
     if newer and module.newest_source_at > module.built_at + 1 and module.newest_source:  # type: ignore[operator]
         return "older", module.newest_source
-    return None
+    if module.built_at is None:
+        return None
+    later = [one for one in headers if one.changed_at is not None and one.changed_at > module.built_at + 1]
+    # ninja builds anew where a date is newer than the library's; a copy that keeps its date is passed by.
+    hidden = [one for one in later if one.modified_at is not None and one.modified_at < module.built_at]
+    if hidden:
+        return "unnoticed", hidden[0].path
+    return ("older", later[0].path) if later else None
+
+
+def edited_headers(found: FlashInfer, module: str) -> list[FileFact]:
+    """Return the headers of a module that are not the release's."""
+    if module != "trtllm_comm":
+        return []
+    return [file for file in found.files if file.record == "mismatch" and file.path.endswith((HEADER, FUSED))]
 
 
 WORDS = {
     "dead": "were built from {0}, which is not there any more",
     "foreign": "were built from {0}, the sources of another environment",
     "older": "are older than their source {0}",
+    "unnoticed": "were built before {0} was edited, and it bears an older date: nothing builds them anew, so that "
+    "what runs is what was there before the edit",
 }
 
 
@@ -67,7 +135,8 @@ WORDS = {
         "of one user with the same release share them, and rebuild them for each other, for minutes at each "
         "start. "
         "A module whose sources are gone is rebuilt at its next use. One that is older than its source is rebuilt "
-        "too, as far as ninja notices it: ninja compares dates, so that restored older files are not noticed. "
+        "too, as far as ninja notices it: ninja compares dates, so that a file that was copied with its older "
+        "date (`rsync -a`, `cp -p`) is not noticed, and the kernels of before go on running. "
         "Only the folder of this release and architecture is judged, in the cache of the user who serves."
     ),
     remedy=(
@@ -91,7 +160,7 @@ def csrc_stale_cache(look: Look) -> Iterator[Hit]:
                 continue
             kinds: dict[str, list[tuple[CacheModule, str]]] = {}
             for module in of_workspace(cache, str(inside)):
-                what = state(module, own)
+                what = state(module, own, edited_headers(found, module.name))
                 if what is not None:
                     kinds.setdefault(what[0], []).append((module, what[1]))
             for kind, modules in kinds.items():

@@ -104,7 +104,7 @@ def flashinfer_mixed(look: Look) -> Iterator[Hit]:
                     if found.root
                     else ()
                 ),
-                f"{python} -m pip install --no-deps --no-index --find-links /var/tmp/fi {wanted}",
+                f"{python} -m pip install --no-deps --no-index --find-links /var/tmp/fi {wanted}{text.LIVE}",
                 text.RESTART,
             ),
         )
@@ -233,7 +233,7 @@ def companion_mismatch(look: Look) -> Iterator[Hit]:
                 seen=other.version,
                 basis="recorded",
                 remedy=(
-                    f"{python} -m pip install --no-deps {text.quote(f'{other.name}=={found.version}')}",
+                    f"{python} -m pip install --no-deps {text.quote(f'{other.name}=={found.version}')}{text.LIVE}",
                     f"Or: {python} -m pip uninstall --yes {text.quote(other.name)}",
                     text.RESTART,
                 ),

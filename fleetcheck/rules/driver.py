@@ -20,10 +20,10 @@ from fleetcheck.rules.versions import admits
         "range such as `>=580.95.05`. Where no driver is known to be loaded, the expectation is "
         "`expectation-unchecked`."
     ),
-    remedy="Install the expected driver, drain the host and reboot it; or correct `driver` in the inventory.",
+    remedy="Drain the host, install the expected driver and reboot; or correct `driver` in the inventory.",
     references=(
-        "https://packaging.python.org/en/latest/specifications/version-specifiers/",
         "https://docs.nvidia.com/datacenter/tesla/drivers/",
+        "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
     ),
 )
 def driver_version(look: Look) -> Iterator[Hit]:
@@ -37,8 +37,8 @@ def driver_version(look: Look) -> Iterator[Hit]:
         seen=seen,
         remedy=(
             "cat /proc/driver/nvidia/version",
-            "Install the expected driver from the source that this host uses, after draining it.",
             text.APPS,
+            "Drain the host, then install the expected driver from the source that this host uses.",
             text.REBOOT,
         ),
     )

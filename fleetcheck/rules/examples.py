@@ -7,70 +7,32 @@ from typing import Any
 
 from fleetcheck.facts.records import Gpus, HostFacts
 from fleetcheck.inventory.model import Target, Waiver
+from fleetcheck.rules.examples_base import (
+    ADMITTED,
+    BUILT,
+    BUS,
+    CACHE,
+    CALLER,
+    GPUS,
+    ROOT,
+    SGLANG,
+    SHA,
+    SITE,
+    UUID,
+    VENV,
+    bare,
+    fusion,
+    gpus,
+    host,
+    mute,
+    venv,
+)
 from fleetcheck.rules.examples_gpu import GPU_EXAMPLES
-from fleetcheck.rules.examples_serving import SERVING_EXAMPLES
+from fleetcheck.rules.examples_serving import SERVING_EXAMPLES, process
 from fleetcheck.rules.finding import Finding
 from fleetcheck.rules.judge import judge_fleet, judge_host
 from fleetcheck.rules.rule import Member
 
-VENV = "/opt/venvs/serve"
-SITE = f"{VENV}/lib/python3.12/site-packages"
-ROOT = f"{SITE}/flashinfer"
-SHA = "3f" * 32
-SGLANG = {"name": "sglang", "version": "0.5.20", "admits": [9, 10], "auto_enables": [9, 10]}
-HEADER = "data/include/flashinfer/comm/trtllm_allreduce.cuh"
-GPUS: dict[str, Any] = {
-    "state": "ok",
-    "count": 8,
-    "pci_count": 8,
-    "compute_capability": ["12.0"],
-    "names": ["NVIDIA RTX PRO 6000 Blackwell Server Edition"],
-    "driver": "580.95.05",
-}
-
-
-def venv(flashinfer: dict[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
-    """Return an environment with FlashInfer 0.6.2 in good order, but for what is given."""
-    package = {
-        "version": "0.6.2",
-        "root": ROOT,
-        "csrc_dir": f"{ROOT}/data/csrc",
-        "csrc_real": f"{ROOT}/data/csrc",
-        "csrc_default": f"{ROOT}/data/csrc",
-        "csrc_state": "complete",
-        "env_record": "match",
-        "install": "wheel",
-    }
-    return {"path": VENV, "item": VENV, "flashinfer": {**package, **(flashinfer or {})}, **facts}
-
-
-def fusion(verdict: str, **facts: Any) -> dict[str, Any]:
-    """Return an environment of which the facts give this verdict on all-reduce fusion."""
-    return {"verdict": verdict, "gate_state": "read", "gate_file": "jit/comm.py", **facts}
-
-
-def bare(state: str, **facts: Any) -> dict[str, Any]:
-    """Return an environment without FlashInfer."""
-    return {"path": VENV, "item": VENV, "state": state, **facts}
-
-
-def gpus(**facts: Any) -> dict[str, Any]:
-    """Return the facts of a host with these GPUs and an environment in good order."""
-    return {"gpus": {**GPUS, **facts}, "venvs": [venv()], "venvs_known": True}
-
-
-def mute(state: str, **facts: Any) -> dict[str, Any]:
-    """Return the facts of a host whose nvidia-smi listed nothing."""
-    return {"gpus": {"state": state, "pci_count": 8, **facts}, "venvs": [venv()], "venvs_known": True}
-
-
-def host(*venvs: dict[str, Any], **facts: Any) -> dict[str, Any]:
-    """Return the facts of a host with its GPUs in good order and these environments."""
-    return {"gpus": GPUS, "venvs": list(venvs), "venvs_known": True, **facts}
-
-
-ADMITTED = {"gate": [9, 10, 12], "guards": 13}
-BUS = "00000000:05:00.0"
 EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "activate-mismatch": ({}, host(venv(activation_matches=False, activated_prefix="/root/old-env"))),
     "basis-disagrees": ({}, host(venv({"version": "0.6.2", "recorded_version": "0.6.17"}))),
@@ -177,7 +139,14 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {},
         host(venv(fusion=fusion("unreadable", gate_state="unreadable", gate_error="SyntaxError in line 60"))),
     ),
-    "fusion-patched": ({}, host(venv(fusion=fusion("patched", gate=[9, 10, 12], guards=0)))),
+    "fusion-patched": (
+        {},
+        host(
+            venv({"verified": True}, fusion=fusion("patched", gate=[9, 10, 12], guards=0)),
+            processes=[],
+            caches=[{"path": CACHE, "exists": False}],
+        ),
+    ),
     "fusion-prebuilt-wins": (
         {"files": {"data/csrc/trtllm_allreduce.cu": SHA}},
         host(
@@ -194,7 +163,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fusion-refused": ({}, host(venv(fusion=fusion("refused", gate=[9, 10], guards=13)))),
     "fusion-unsafe-patch": (
         {},
-        host(venv({"modified": ["jit/comm.py"]}, fusion=fusion("unsafe-patch", **ADMITTED))),
+        host(
+            venv({"modified": ["jit/comm.py"]}, fusion=fusion("unsafe-patch", **ADMITTED, callers=[CALLER])),
+            processes=[process(user="serve")],
+            caches=[{"path": CACHE, "exists": True, "user": "serve", "modules": [BUILT]}],
+        ),
     ),
     "fusion-would-crash": (
         {},
@@ -225,7 +198,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "gpu-missing": (
         {"gpus": 8},
-        gpus(state="missing", count=7, devices=[{"bus_id": BUS, "state": "missing"}]),
+        gpus(
+            state="missing",
+            count=7,
+            devices=[{"bus_id": BUS, "state": "missing", "serial": "1321524040017", "uuid": UUID}],
+        ),
     ),
     "gpu-name": (
         {"gpu_name": "NVIDIA RTX PRO 6000 Blackwell Server Edition"},
@@ -288,7 +265,8 @@ def example(slug: str) -> tuple[Finding, ...]:
         members, waivers = RUNS[slug]
         return judge_fleet(members, {}, waivers=waivers, day=DAY)
     expect, facts = EXAMPLES[slug]
-    venvs = [{"path": VENV}] if facts["venvs"] else ["running", "usual"]
+    listed = any(one["item"] == VENV for one in facts["venvs"])
+    venvs = [{"path": VENV}] if listed else ["running", "usual"]
     target = Target.model_validate({"name": "gpu01", "venvs": venvs, "expect": expect})
     findings = judge_host(target, HostFacts.model_validate(facts))
     return tuple(sorted(findings, key=lambda finding: finding.rule != slug))

@@ -91,6 +91,19 @@ SERVING_EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {},
         host(processes=[process(**tools(cuda_home="/usr/local/cuda-12.8", nvcc="12.8"))]),
     ),
+    "serving-unseen": (
+        {},
+        host(
+            {"origin": "usual", "item": "usual"},
+            system={"user": "audit"},
+            processes=[
+                process(
+                    venv=None, venv_basis=None, named_venv=None, place="unknown",
+                    unseen=["mapped files: EACCES", "environment: EACCES", "namespace: EACCES"],
+                )
+            ],
+        ),
+    ),
     "torch-lacks-arch": ({}, host({"torch": {"version": "2.6.0+cu124", "cuda": "12.4"}})),
     "venv-not-serving": ({}, host(processes=[process(venv=OTHER, named_venv=OTHER)])),
 }  # fmt: skip

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from fleetcheck.facts.records import Framework, Fusion, Venv
 from fleetcheck.rules import text
 from fleetcheck.rules.csrc import RECORD, approved
-from fleetcheck.rules.fusion import SGLANG_CRASH, SGLANG_PR, capability, majors, package
+from fleetcheck.rules.fusion import SGLANG_CRASH, SGLANG_PR, majors, package
+from fleetcheck.rules.patched import capability
 from fleetcheck.rules.rule import Hit, Look, rule
 
 JIT_CACHE = "https://docs.flashinfer.ai/installation.html"
@@ -80,7 +81,7 @@ def framework_patched(look: Look) -> Iterator[Hit]:
             remedy=(
                 "If this patch is meant, name each file with its sha256 under expect.files in the inventory.",
                 *text.keep_package(folder(caller), f"{text.ASIDE}/{caller.name}.before"),
-                f"{pip} install --force-reinstall --no-deps {text.quote(f'{caller.name}{wanted}')}",
+                f"{pip} install --force-reinstall --no-deps {text.quote(f'{caller.name}{wanted}')}{text.LIVE}",
                 text.RESTART,
             ),
         )
@@ -122,7 +123,7 @@ def fusion_would_crash(look: Look) -> Iterator[Hit]:
                 ),
                 text.freeze(venv),
                 f"{text.python(venv)} -m pip install --dry-run {newer}  # shows what it changes",
-                f"{text.python(venv)} -m pip install {newer}",
+                f"{text.python(venv)} -m pip install {newer}{text.LIVE}",
                 text.RESTART,
             ),
         )

@@ -5,27 +5,48 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from fleetcheck.facts.records import Fusion, Venv
+from fleetcheck.facts.edits import origin
+from fleetcheck.facts.guards import HEADER
+from fleetcheck.facts.records import Basis, Fusion, Venv
+from fleetcheck.facts.wrapper import SOURCE, stride
 from fleetcheck.rules import text
+from fleetcheck.rules.gpu import counted
+from fleetcheck.rules.patched import (
+    FIXED,
+    back_to_release,
+    capabilities,
+    capability,
+    check_stride,
+    gate_path,
+    in_use,
+    package_path,
+    version,
+)
 from fleetcheck.rules.rule import Hit, Look, rule
 from fleetcheck.rules.versions import below
 
-FIXED = "0.6.17"
-"""The first release whose gate admits major 12 and whose header has no guard against it (flashinfer#3903)."""
 GUARDS = 13
 """How many guards the header holds in the releases from 0.5.3 to 0.6.16."""
 PR = "https://github.com/flashinfer-ai/flashinfer/pull/3903"
 SGLANG_PR = "https://github.com/sgl-project/sglang/pull/32330"
 SGLANG_CRASH = "https://github.com/sgl-project/sglang/issues/15650"
+STRIDE_GPUS = 16
+"""The one number of GPUs with which the wrong pointer stride and the kernels' own agree (MAX_RANKS_PER_NODE)."""
 GATE = "package-modified/gate"
 LOOK_AT_GATE = "grep -n -A 20 'def gen_trtllm_comm_module'"
 ARCH_LIST = "FLASHINFER_CUDA_ARCH_LIST"
 LOOKS = {
     "compilation_context.py": "grep -n -A 30 'def get_nvcc_flags_list'",
-    "data/include/flashinfer/comm/trtllm_allreduce.cuh": "grep -n __CUDA_ARCH",
-    "data/include/flashinfer/comm/trtllm_allreduce_fusion.cuh": "grep -n __CUDA_ARCH",
 }
 """How to look at the file that keeps the gate from being told."""
+SOURCES = (".cu", ".cuh", ".h", ".hpp")
+LOOK_AT_SOURCE = "grep -n -e __CUDA_ARCH -e return -e '#error'"
+
+
+def _look_at(cause: str | None) -> str:
+    if cause is not None and cause.endswith(SOURCES):
+        return LOOK_AT_SOURCE
+    return LOOKS.get(cause or "", LOOK_AT_GATE)
 
 
 def judged(look: Look, verdict: str) -> Iterator[tuple[Venv, Fusion]]:
@@ -40,11 +61,6 @@ def package(venv: Venv) -> str:
     return text.name(venv.flashinfer) if venv.flashinfer is not None else "FlashInfer"
 
 
-def version(venv: Venv) -> str | None:
-    """Return the version of FlashInfer in this environment, None where it is not known."""
-    return venv.flashinfer.version if venv.flashinfer is not None else None
-
-
 def majors(fusion: Fusion) -> str:
     """Return what the gate admits, in words."""
     if fusion.gate is None:
@@ -52,47 +68,9 @@ def majors(fusion: Fusion) -> str:
     return f"majors {', '.join(map(str, fusion.gate))}" if fusion.gate else "no major"
 
 
-def capability(look: Look, major: str = "") -> str:
-    """Return this host's compute capabilities in words, those of one major where it is given (``12.``)."""
-    expected = look.target.expect.compute_capability
-    known = look.facts.gpus.compute_capability or ((expected,) if expected is not None else ())
-    seen = [text.brief(one) for one in known if one.startswith(major)]
-    return f"compute capability {', '.join(seen)}" if seen else "this host's GPUs"
-
-
-def gate_path(venv: Venv) -> str | None:
-    """Return the path of the file that holds the gate, None where it is not known."""
-    gate = venv.fusion.gate_file if venv.fusion is not None else None
-    root = venv.flashinfer.root if venv.flashinfer is not None else None
-    return f"{root}/{gate}" if gate and root and not gate.startswith("/") else gate
-
-
-def package_path(venv: Venv, name: str) -> str:
-    """Return the path of a file of FlashInfer."""
-    root = venv.flashinfer.root if venv.flashinfer is not None else None
-    return f"{root}/{name}" if root else name
-
-
-def back_to_release(venv: Venv) -> tuple[str, ...]:
-    """Return the steps that put the release's gate back, and those to a release that supports the GPUs."""
-    found = venv.flashinfer
-    built = found.constants.get("FLASHINFER_JIT_DIR") if found is not None else None
-    module = f"{built}/trtllm_comm" if isinstance(built, str) else None
-    upgrade = f"{text.python(venv)} -m pip install --dry-run flashinfer-python=={FIXED}"
-    path = gate_path(venv)
-    return (
-        *((f"grep -n -A 20 'def gen_trtllm_comm_module' {text.quote(path)}",) if path else ()),
-        *text.keep_package(found.root if found is not None else None),
-        text.reinstall(venv, found),
-        *(
-            (f"mv {text.quote(module)} {text.quote(f'{module}.unsafe')}  # its build",)
-            if module
-            else (text.BUILT,)
-        ),
-        f"Or move to {FIXED} or newer, with the release of sglang or vLLM that pins it: {text.freeze(venv)}",
-        f"Then: {upgrade}  # shows what it changes; without --dry-run it installs",
-        text.RESTART,
-    )
+def basis(look: Look) -> Basis:
+    """Return what a verdict rests on: the files, and the GPUs, which may not have told what they are."""
+    return "resolved" if capabilities(look)[1] is None else "guessed"
 
 
 @rule(
@@ -120,7 +98,7 @@ def fusion_refused(look: Look) -> Iterator[Hit]:
             f"{capability(look)}.",
             venv=venv.path,
             seen=fusion.gate,
-            basis="resolved",
+            basis=basis(look),
             remedy=(
                 "Nothing to mend: the release does not support it here, and serving without it is correct.",
                 *(
@@ -166,38 +144,56 @@ def fusion_unsafe_patch(look: Look) -> Iterator[Hit]:
     for venv, fusion in judged(look, "unsafe-patch"):
         # Measured with all 13 guards of 0.6.2, built for 12.0: each of the 480 instances is empty.
         kernels = "480 of its kernels" if fusion.guards == GUARDS else "some of its kernels"
-        gate = text.brief(fusion.gate_file, "The gate")
         old = version(venv) is None or below(version(venv), FIXED)
         fused = (
             f" The fused kernels that sglang calls are not empty, but nobody validated them here below {FIXED}."
         )
         yield Hit(
-            f"{gate} was edited to allow {package(venv)}'s all-reduce on these GPUs "
-            f"({capability(look, '12.')}), but "
+            f"{_opened(look, venv, fusion)}, but "
             f"{kernels} for them are empty: trtllm_custom_all_reduce then returns whatever was in the buffer, "
-            "without "
-            f"an error.{fused if old else ''}",
+            f"without an error.{fused if old else ''} {in_use(look, venv)}",
             venv=venv.path,
             expected={"guards": 0},
             seen={"gate": fusion.gate, "guards": fusion.guards},
-            basis="resolved",
-            remedy=back_to_release(venv),
+            basis=basis(look),
+            remedy=back_to_release(look, venv),
         )
+
+
+def _opened(look: Look, venv: Venv, fusion: Fusion) -> str:
+    """Return whose doing it is that these GPUs come to kernels that are empty for them."""
+    said = capability(look, "12.")
+    these = said if basis(look) == "guessed" else f"these GPUs ({said})"
+    whose = "unknown" if venv.flashinfer is None else origin(venv.flashinfer, fusion)
+    if whose == "gate":
+        gate = text.brief(fusion.gate_file, "The gate")
+        return f"{gate} was edited to allow {package(venv)}'s all-reduce on {these}"
+    if whose == "header":
+        return (
+            f"{HEADER.rpartition('/')[2]} of {package(venv)} is not the release's and leaves kernels out for "
+            f"{these}; the gate admits them as it was released"
+        )
+    admits = "itself admits" if whose == "release" else "has a gate that admits"
+    return f"{package(venv)} {admits} {these} to its all-reduce"
 
 
 @rule(
     "fusion-patched",
     "fusion",
     "warning",
-    summary=("A local edit admits these GPUs to FlashInfer's TRT-LLM all-reduce; the header has no guard left."),
+    summary="A local edit admits these GPUs to FlashInfer's TRT-LLM all-reduce; the header has no guard left.",
     explanation=(
         "Gate and header were both changed by hand, so the kernels are real code. Upstream never validated "
-        "them in this release on these GPUs. Before 0.6.17 the host wrapper in `csrc/trtllm_allreduce.cu` "
-        "also steps through memory wrongly: results are wrong unless 16 GPUs take part. An edit of gate and "
-        "header leaves that in place."
+        "them in this release on these GPUs, the fused kernels that sglang calls included. Before 0.6.17 the host "
+        "wrapper in `csrc/trtllm_allreduce.cu` also steps through memory wrongly: results of "
+        "`trtllm_custom_all_reduce` are wrong unless 16 GPUs take part. An edit of gate and header leaves that in "
+        "place. Where that file is known to be the release's, and the host has not 16 GPUs, the finding is an "
+        "error, whether or not a caller of that function is known; where it was edited too, or is not known, "
+        "it is a warning."
     ),
     remedy=(
-        "Move to FlashInfer 0.6.17 or newer, which supports these GPUs. If the patch is to stay, check "
+        "Put the release's files back, or move to FlashInfer 0.6.17 or newer, which supports these GPUs. If the "
+        "patch is to stay, check "
         "that it mends `csrc/trtllm_allreduce.cu` too (the pointer stride), and name its files under "
         "`expect.files`."
     ),
@@ -207,17 +203,36 @@ def fusion_unsafe_patch(look: Look) -> Iterator[Hit]:
 def fusion_patched(look: Look) -> Iterator[Hit]:
     """Fire where a local edit admits the GPUs and no guard is left."""
     for venv, fusion in judged(look, "patched"):
-        old = below(version(venv), FIXED)
-        stride = f"; below {FIXED} results are wrong unless 16 GPUs take part (csrc/trtllm_allreduce.cu)"
+        grave, plain = _plain_results(look, venv)
+        older = version(venv) is None or below(version(venv), FIXED)
+        release = f" below {FIXED}" if older else " in this release"
         yield Hit(
             f"A local edit makes the gate of {package(venv)} admit {majors(fusion)}, with no guard left in "
-            f"the header; upstream never validated this on {capability(look)}{stride if old else ''}.",
+            f"the header. {plain}The fused kernels that sglang calls were never validated{release} on "
+            f"{capability(look)}. {in_use(look, venv)}",
             venv=venv.path,
+            severity="error" if grave else None,
             expected="release",
             seen={"gate": fusion.gate, "guards": fusion.guards},
-            basis="resolved",
-            remedy=back_to_release(venv),
+            basis=basis(look),
+            remedy=(*((check_stride(venv),) if plain and not grave else ()), *back_to_release(look, venv)),
         )
+
+
+def _plain_results(look: Look, venv: Venv) -> tuple[bool, str]:
+    """Return whether the plain all-reduce surely gives wrong results here, and a sentence on it, or ""."""
+    state = stride(venv.flashinfer) if venv.flashinfer is not None else "unknown"
+    count = counted(look.facts.gpus)
+    count = look.target.expect.gpus if count is None else count
+    wrong = f"gives wrong results unless {STRIDE_GPUS} GPUs take part"
+    if state == "wrong":
+        grave = count not in (None, STRIDE_GPUS)
+        here = f", and this host has {count}" if grave else ""
+        return grave, f"trtllm_custom_all_reduce {wrong}{here}: {SOURCE} has the wrong pointer stride. "
+    if state == "right" or not below(version(venv), FIXED):
+        return False, ""
+    known = f"{SOURCE} was edited too" if state == "edited" else f"whether {SOURCE} is the release's is not known"
+    return False, f"Below {FIXED} trtllm_custom_all_reduce {wrong}; {known}: check its pointer stride. "
 
 
 @rule(
@@ -242,18 +257,21 @@ def fusion_gate_unreadable(look: Look) -> Iterator[Hit]:
     for venv, fusion in judged(look, "unreadable"):
         cause = fusion.error_file if fusion.error_file not in (None, fusion.gate_file) else None
         path = gate_path(venv) if cause is None else package_path(venv, cause)
-        said = "could not be read from" if cause is None else "could not be told, because of"
+        said = f"The gate of {package(venv)} could not be read from"
+        if cause is not None and cause.endswith(SOURCES):
+            said = f"Whether {package(venv)}'s all-reduce fits these GPUs could not be told, because of"
+        elif cause is not None:
+            said = f"The gate of {package(venv)} could not be told, because of"
         if cause == ARCH_LIST:
             yield _for_others(look, venv, fusion)
             continue
         yield Hit(
-            f"The gate of {package(venv)} {said} {text.brief(path, 'its files')}: "
-            f"{text.brief(fusion.gate_error)}.",
+            f"{said} {text.brief(path, 'its files')}: {text.brief(fusion.gate_error)}.",
             venv=venv.path,
             seen=fusion.gate_error,
             basis="resolved",
             remedy=(
-                *((f"{LOOKS.get(cause or '', LOOK_AT_GATE)} {text.quote(path)}",) if path else ()),
+                *((f"{_look_at(cause)} {text.quote(path)}",) if path else ()),
                 *((text.keep(path),) if path else ()),
                 text.reinstall(venv, venv.flashinfer),
                 text.RESTART,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fleetcheck.facts.pci import DEAD
 from fleetcheck.facts.records import Gpus
 from fleetcheck.rules import text
 from fleetcheck.rules.finding import Severity
@@ -33,13 +32,6 @@ def counted(gpus: Gpus) -> int | None:
     return gpus.count if gpus.state in COUNTED or rows else None
 
 
-def others(gpus: Gpus) -> str:
-    """Return a sentence on the GPUs that are listed beside a lost one, nothing where there is none."""
-    left = sum(device.state == "ok" for device in gpus.devices)
-    # Reported of driver 610: jobs that run go on, torch counts no device in a new process.
-    return f" {text.plural(left, 'other')} may refuse new work until a reboot." if left else ""
-
-
 def absence(look: Look) -> Severity:
     """Return how grave a mute driver is: no fault where no GPU is expected and PCI shows none."""
     return "info" if look.target.expect.gpus == 0 and not look.facts.gpus.pci_count else "error"
@@ -50,10 +42,15 @@ def said(gpus: Gpus) -> str:
     return text.brief("; ".join(gpus.diagnostics[:2]), "it gave no reason")
 
 
-def last_xid(gpus: Gpus, bus_id: str | None = None) -> str:
-    """Return a sentence with the last Xid of this boot, of one GPU where its bus id is given; else nothing."""
+def last_xid(gpus: Gpus, bus_id: str | None = None, *, meaning: bool = True) -> str:
+    """Return a sentence with the last Xid of this boot, of one GPU where its bus id is given; else nothing.
+
+    Its meaning is left out where the same was said already.
+    """
     found = [xid.code for xid in gpus.xids if bus_id is None or xid.bus_id in (None, bus_id)]
-    return f" The last Xid of this boot is {text.xid(found[-1])}." if found else ""
+    if not found:
+        return ""
+    return f" The last Xid of this boot is {text.xid(found[-1]) if meaning else found[-1]}."
 
 
 @rule(
@@ -103,92 +100,6 @@ def gpu_count(look: Look) -> Iterator[Hit]:
             ),
         ),
     )
-
-
-@rule(
-    "gpu-missing",
-    "gpu",
-    "error",
-    summary="PCI lists a GPU that nvidia-smi does not.",
-    explanation=(
-        "The board is on the bus, but the driver did not bring it up, or lost it. nvidia-smi lists the "
-        "others and may exit with 0. For RTX PRO 6000 Blackwell a proprietary kernel module does the same: "
-        "these GPUs need the open one."
-    ),
-    remedy="Read the kernel log for the bus id; drain the host, then reboot or power-cycle it.",
-    references=(XID, f"{OPEN}/872"),
-    causes=("gpu-count", *UNCHECKED),
-)
-def gpu_missing(look: Look) -> Iterator[Hit]:
-    """Fire for each GPU that PCI alone shows, where nvidia-smi did answer."""
-    gpus = look.facts.gpus
-    if gpus.state not in ("ok", "missing", "fault", "no-gpu"):
-        return
-    lost = [device for device in gpus.devices if device.state == "missing"]
-    for device in lost:
-        where = device.bus_id or device.uuid
-        why = f": {text.brief(device.note)}" if device.note else ""
-        yield Hit(
-            f"PCI lists the GPU {text.brief(where, 'without a bus id')}, nvidia-smi does not{why}."
-            f"{last_xid(gpus, where)}{others(gpus) if device.note == DEAD else ''}",
-            gpu=device.uuid or device.bus_id,
-            expected="listed",
-            seen="missing",
-            remedy=lost_steps(where),
-        )
-    short = gpus.pci_count is not None and gpus.count is not None and gpus.pci_count > gpus.count
-    if not lost and short and gpus.state in ("missing", "no-gpu"):
-        yield Hit(
-            f"PCI lists {gpus.pci_count} GPUs, nvidia-smi {gpus.count}.{last_xid(gpus)}",
-            expected=gpus.pci_count,
-            seen=gpus.count,
-            remedy=lost_steps(None),
-        )
-
-
-def lost_steps(bus_id: str | None) -> tuple[str, ...]:
-    """Return the steps towards a GPU that is not usable: look, then reboot."""
-    short = bus_id.lower().removeprefix("0000") if bus_id else None
-    look = f"sudo lspci -vvs {text.quote(short)}" if short else "lspci -d 10de: -nn"
-    return (look, "sudo dmesg | grep -iE 'xid|nvrm'", text.APPS, text.REBOOT)
-
-
-@rule(
-    "gpu-fault",
-    "gpu",
-    "error",
-    summary="nvidia-smi names a GPU that does not work.",
-    explanation=(
-        "nvidia-smi names a device whose handle it cannot get, that is lost, or that asks for a reset. "
-        "Listed is not usable: after one GPU fell off the bus, the healthy ones may refuse new CUDA "
-        "contexts until a reboot."
-    ),
-    remedy="Read the Xid in the kernel log; drain the host, then reset the GPU, reboot, or power-cycle.",
-    references=(XID, f"{OPEN}/387"),
-    causes=("gpu-count", *UNCHECKED),
-)
-def gpu_fault(look: Look) -> Iterator[Hit]:
-    """Fire for each device that is named, or once where none is told apart."""
-    gpus = look.facts.gpus
-    bad = [device for device in gpus.devices if device.state == "fault"]
-    for device in bad:
-        which = device.bus_id or device.uuid or (f"{device.index}" if device.index is not None else None)
-        named = text.brief(which, "it does not name")
-        yield Hit(
-            f"nvidia-smi says of the GPU {named}: {text.brief(device.note)}."
-            f"{last_xid(gpus, device.bus_id)}{others(gpus)}",
-            gpu=device.uuid or device.bus_id,
-            expected="ok",
-            seen=device.note or "fault",
-            remedy=lost_steps(device.bus_id),
-        )
-    if not bad and gpus.state == "fault":
-        yield Hit(
-            f"nvidia-smi reports a GPU that does not work: {said(gpus)}.{last_xid(gpus)}{others(gpus)}",
-            expected="ok",
-            seen="fault",
-            remedy=lost_steps(None),
-        )
 
 
 @rule(
@@ -296,4 +207,4 @@ def compute_capability(look: Look) -> Iterator[Hit]:
     )
 
 
-RULES = (gpu_count, gpu_missing, gpu_fault, gpu_unreadable, gpu_name, compute_capability)
+RULES = (gpu_count, gpu_unreadable, gpu_name, compute_capability)

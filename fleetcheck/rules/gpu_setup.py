@@ -174,7 +174,7 @@ def gpu_mixed(look: Look) -> Iterator[Hit]:
         "faults that have been fixed. A driver that calls a board `Graphics Device` does not know it; its "
         "compute capability holds all the same."
     ),
-    remedy="Install a newer driver, drain the host and reboot it.",
+    remedy="Drain the host, install a newer driver and reboot.",
     references=(
         "https://docs.omniverse.nvidia.com/materials-and-rendering/latest/common/technical-requirements.html",
         "https://github.com/NVIDIA/open-gpu-kernel-modules#compatible-gpus",
@@ -185,8 +185,8 @@ def driver_minimum(look: Look) -> Iterator[Hit]:
     gpus = look.facts.gpus
     steps = (
         "cat /proc/driver/nvidia/version",
-        "Install a newer driver, after draining the host.",
         text.APPS,
+        "Drain the host, then install a newer driver.",
         text.REBOOT,
     )
     names = {device.name for device in listed(look) if device.name}
@@ -218,7 +218,7 @@ def driver_minimum(look: Look) -> Iterator[Hit]:
         "From Blackwell on GPUs need the open kernel modules. With the proprietary ones nvidia-smi finds no "
         "device, though the driver is loaded and PCI lists the boards."
     ),
-    remedy="Install the open variant of the same driver release, drain the host and reboot it.",
+    remedy="Drain the host, install the open variant of the same driver release and reboot.",
     references=(f"{OPEN}/872", "https://github.com/NVIDIA/open-gpu-kernel-modules#compatible-gpus"),
     causes=("gpu-missing", "gpu-count", *UNCHECKED),
 )
@@ -235,8 +235,8 @@ def driver_proprietary(look: Look) -> Iterator[Hit]:
         basis="guessed",
         remedy=(
             "cat /proc/driver/nvidia/version; sudo dmesg | grep -iE 'nvrm|nvidia'",
-            "Install the open kernel modules of the same release (nvidia-open).",
             text.HOLDERS,
+            "Install the open kernel modules of the same release (nvidia-open).",
             text.REBOOT,
         ),
     )

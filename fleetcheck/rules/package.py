@@ -170,8 +170,8 @@ def package_modified(look: Look) -> Iterator[Hit]:
             basis=found.basis,
             remedy=(
                 (
-                    f"fleetcheck compare GOOD {text.quote(look.target.name)}  # the difference to a host that "
-                    "is right"
+                    f"fleetcheck compare GOOD {text.quote(look.target.name)} -i INVENTORY  # here: the "
+                    "difference to a host that is right"
                 ),
                 "If this patch is meant, name each file with its sha256 under expect.files in the inventory.",
                 *text.keep_package(found.root),

@@ -34,7 +34,7 @@ def pinned(venv: Venv, found: FlashInfer, caller: Framework) -> Iterator[Hit]:
         remedy=(
             text.freeze(venv),
             f"{text.python(venv)} -m pip install --dry-run {text.quote(f'flashinfer-python{pin}')}",
-            f"{text.python(venv)} -m pip install {text.quote(f'flashinfer-python{pin}')}",
+            f"{text.python(venv)} -m pip install {text.quote(f'flashinfer-python{pin}')}{text.LIVE}",
             text.RESTART,
             f"Or install the {text.brief(caller.name)} that pins {text.brief(version)}.",
         ),

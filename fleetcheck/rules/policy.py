@@ -91,7 +91,7 @@ def mend(gap: Gap) -> tuple[str, ...]:
     return (
         text.freeze(gap.venv),
         f"{text.python(gap.venv)} -m pip install --dry-run {text.quote(wanted)}",
-        f"{text.python(gap.venv)} -m pip install {text.quote(wanted)}",
+        f"{text.python(gap.venv)} -m pip install {text.quote(wanted)}{text.LIVE}",
         text.RESTART,
         correct,
     )

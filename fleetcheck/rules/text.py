@@ -16,7 +16,8 @@ REBOOT = "sudo systemctl reboot  # ends everything that runs on this host: drain
 APPS = "nvidia-smi --query-compute-apps=pid,process_name --format=csv  # stop these first"
 HOLDERS = "sudo fuser -v /dev/nvidia*  # stop these first"
 """What uses the GPUs, where nvidia-smi may not answer."""
-BUILT = "mv ~/.cache/flashinfer ~/.cache/flashinfer.unsafe  # what was built, of the user who serves"
+LIVE = "  # replaces files under a live server"
+BUILT = "Move what was built out of .cache/flashinfer in the home of the user who serves, which may not be yours."
 ASIDE = "/var/tmp"  # noqa: S108 on the host, for whoever follows the steps; nothing here writes there
 BEFORE = f"{ASIDE}/flashinfer.before"
 """Where an edited package is kept: outside of site-packages, so that nothing imports it."""
@@ -74,11 +75,11 @@ def reinstall(venv: Venv, found: FlashInfer | None) -> str:
     """Return the command that puts the package's own files back, from a checkout or from an index."""
     if found is not None and found.install in ("editable", "source") and found.root:
         folder = found.root.rsplit("/", 1)[0]
-        return f"{python(venv)} -m pip install --no-build-isolation --no-deps -e {quote(folder)}"
+        return f"{python(venv)} -m pip install --no-build-isolation --no-deps -e {quote(folder)}{LIVE}"
     version = f"=={found.version}" if found is not None and found.version else ""
     # shlex.quote leaves '=' alone, which a shell takes as it stands in an argument.
     wanted = quote(f"flashinfer-python{version}")
-    return f"{python(venv)} -m pip install --force-reinstall --no-deps {wanted}"
+    return f"{python(venv)} -m pip install --force-reinstall --no-deps {wanted}{LIVE}"
 
 
 def keep(path: str) -> str:

@@ -9,9 +9,10 @@ from typing import Final
 from packaging.version import Version
 
 from fleetcheck.facts.in_force import serves_from
-from fleetcheck.facts.records import FlashInfer, Toolchain, Venv
+from fleetcheck.facts.records import Toolchain, Venv
 from fleetcheck.facts.toolchain import parsed
 from fleetcheck.rules import text
+from fleetcheck.rules.caches import aside
 from fleetcheck.rules.rule import Hit, Look, rule
 
 CPP_EXT = "https://github.com/flashinfer-ai/flashinfer/blob/v0.6.18/flashinfer/jit/cpp_ext.py"
@@ -186,13 +187,6 @@ def arch_list_excludes_gpu(look: Look) -> Iterator[Hit]:
                 )
 
 
-def _built_aside(found: FlashInfer) -> tuple[str, ...]:
-    """Return the command that moves the modules away which the other CUDA built."""
-    folder = found.constants.get("FLASHINFER_JIT_DIR")
-    moved = f"mv {text.quote(folder)} {text.quote(f'{folder}.old')}" if isinstance(folder, str) else text.BUILT
-    return (moved,)
-
-
 @rule(
     "cuda-mismatch",
     "toolchain",
@@ -222,7 +216,7 @@ def cuda_mismatch(look: Look) -> Iterator[Hit]:
                 basis="resolved" if process is None else "running",
                 remedy=(
                     f"Set CUDA_HOME to a toolkit of CUDA {torch.major} where the server is started.",
-                    *_built_aside(found),
+                    *aside(look, venv, found, ".old"),
                     text.RESTART,
                 ),
             )

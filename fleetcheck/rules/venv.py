@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from fleetcheck.rules import text
+from fleetcheck.rules import text, unseen
 from fleetcheck.rules.rule import Hit, Look, rule
 
 VENV = "https://docs.python.org/3/library/venv.html"
@@ -130,30 +130,77 @@ def venv_broken(look: Look) -> Iterator[Hit]:
     "error",
     summary="No environment was looked at on this host.",
     explanation=(
-        "None is listed, no process serves from one, and none lies in the usual places. Nothing was said "
-        "of FlashInfer on this host, so it must not read as a pass. It is a warning where the inventory "
-        "asks for none (`venvs: []`)."
+        "None was found in the places that the inventory asks for: no process is known to serve from one that "
+        "could be looked into (`running`), and none lies in the common places (`usual`). Nothing was said "
+        "of FlashInfer on this host, so it must not read as a pass. What serves and may not be looked at is "
+        "named. It is a warning where the inventory asks for no environment (`venvs: []`)."
     ),
-    remedy="List the environment under `venvs` in the inventory, as a path or a glob.",
+    remedy=(
+        "List the environment under `venvs` in the inventory, as a path or a glob; where something serves that "
+        "may not be looked at, let the audit use sudo (`sudo: true`)."
+    ),
     references=(VENV,),
-    causes=UNSEEN,
+    causes=(*UNSEEN, "serving-unseen"),
 )
 def venv_none(look: Look) -> Iterator[Hit]:
     """Fire where the list of environments came back and is empty."""
     if not look.facts.venvs_known or look.facts.venvs or look.facts.unmatched:
         return
-    if look.target.venvs:
-        message = (
-            "No Python environment was found on this host: none listed, none serving, none in the usual places."
+    if not look.target.venvs:
+        yield Hit(
+            "The inventory asks for no environment on this host, so nothing is known of FlashInfer there.",
+            severity="warning",
+            remedy=("List an environment, running or usual under venvs in the inventory.",),
         )
-        steps: tuple[str, ...] = (
-            "find / -xdev -name pyvenv.cfg -not -path '/proc/*' 2>/dev/null",
-            "List the environment under venvs in the inventory.",
-        )
-    else:
-        message = "The inventory asks for no environment on this host, so nothing is known of FlashInfer there."
-        steps = ("List an environment, running or usual under venvs in the inventory.",)
-    yield Hit(message, severity="error" if look.target.venvs else "warning", remedy=steps)
+        return
+    places = []
+    if unseen.wanted(look):
+        places.append(_serving(look))
+    if "usual" in look.target.venvs:
+        unasked = look.facts.processes is None and unseen.lost(look.facts)
+        places.append("the usual places were not looked at" if unasked else "none in the usual places")
+    rights: list[str] = []
+    for group in unseen.groups(look) if unseen.wanted(look) else ():
+        first = group[0]
+        if first.venv:
+            rights.append(f"namei -l {text.quote(first.venv)}")
+        if unseen.mendable(first):
+            rights += unseen.steps(look, first.process.user, inside=bool(first.container))
+    search = "find / -xdev -name pyvenv.cfg -not -path '/proc/*' 2>/dev/null"
+    yield Hit(
+        f"No Python environment was looked into on this host: {'; '.join(places) or 'none was listed'}.",
+        remedy=(
+            *(dict.fromkeys(rights) if rights else (search,)),
+            f"{'Or list' if rights else 'List'} the environment under venvs in the inventory.",
+        ),
+    )
+
+
+def _serving(look: Look) -> str:
+    """Return in words why nothing that serves led to an environment."""
+    facts = look.facts
+    told = [
+        f"p{unseen.who(group)[1:]} {unseen.does(group)}, since {unseen.reason(look, group)}"
+        for group in unseen.groups(look)
+    ]
+    known = {one.process.pid for one in unseen.strangers(look)}
+    for process in facts.processes or ():
+        if process.server and process.pid not in known:
+            place = f"from {text.brief(process.venv)}" if process.venv else "from no environment that is known"
+            told.append(
+                f"process {process.pid} ({process.server}) serves {place}, where no FlashInfer, sglang or vLLM "
+                "was found"
+            )
+    if told:
+        return "; ".join([*told[:3], *([f"{len(told) - 3} more serve"] if len(told) > 3 else [])])
+    why = unseen.lost(facts)
+    if why:
+        return f"what serves was not looked at ({text.listing(why)})"
+    if facts.processes_hidden:
+        return f"the processes of other users are hidden ({text.brief(facts.processes_hidden)})"
+    if facts.processes_unread:
+        return "no process that may be read serves"
+    return "none serving"
 
 
 @rule(

@@ -67,7 +67,7 @@ def waiver_expired(look: FleetLook) -> Iterator[Hit]:
         else:
             still = "whether the finding is still there was not looked at"
             steps = (
-                f"fleetcheck audit {text.quote(waiver.hosts)}",
+                f"fleetcheck audit {text.quote(waiver.hosts)} -i INVENTORY",
                 "Then delete this entry of waivers in the inventory, or write a new last day under until.",
             )
         yield Hit(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fleetcheck.history.ages import span
+from fleetcheck.history.ages import moment_of, span
 from fleetcheck.history.errors import HistoryError
 from fleetcheck.history.past import Entry, Past
 from fleetcheck.history.store import History
@@ -23,11 +23,20 @@ AHEAD = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was checked. ``do`` says what mends it; None: it is well."""
+    """One thing that was checked. ``do`` says what mends it; None: it is well.
+
+    ``warns``: it does not keep the audit from its work now.
+    """
 
     name: str
     said: str
     do: str | None = None
+    warns: bool = False
+
+    @property
+    def fault(self) -> bool:
+        """Return whether it is to be mended before anything else."""
+        return self.do is not None and not self.warns
 
 
 def ssh(path: str) -> Check:
@@ -56,23 +65,26 @@ def history(db: Path, source: str, limit: float, now: datetime) -> Iterator[Chec
     yield run_limit(own, limit)
 
 
-def clock(runs: Iterable[Entry], now: datetime) -> Check:
+def clock(runs: Sequence[Entry], now: datetime) -> Check:
     """Return whether the clock can be right."""
     do = "set it: timedatectl set-ntp true"
     if now < BORN:
         return Check("clock", f"it shows {now:%Y-%m-%d %H:%M} UTC, before this program was written", do)
-    ahead = [run for run in runs if datetime.fromisoformat(run.started) > now + AHEAD]
+    ahead = [run for run in runs if (moment_of(run.started) or now) > now + AHEAD]
     if ahead:
         return Check("clock", f"the run {ahead[0].id} began at {ahead[0].started}, which is still to come", do)
-    return Check("clock", f"{now:%Y-%m-%d %H:%M} UTC, after every run of the history")
+    before = "; no run of the history began later than that" if runs else ""
+    return Check("clock", f"{now:%Y-%m-%d %H:%M} UTC{before}")
 
 
 def run_limit(runs: Iterable[Entry], limit: float) -> Check:
     """Return whether the whole run's limit leaves room, by how long the last runs took."""
     lengths = [
-        datetime.fromisoformat(run.finished) - datetime.fromisoformat(run.started)
+        ended - began
         for run in runs
-        if run.state == "done" and run.finished is not None
+        if run.state == "done"
+        and (began := moment_of(run.started)) is not None
+        and (ended := moment_of(run.finished or "")) is not None
     ]
     whole = span(timedelta(seconds=limit))
     if not lengths:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from fleetcheck.errors import FleetcheckError, InputError, Problem
@@ -14,6 +16,20 @@ from fleetcheck.schedule.when import wrong
 
 SECONDS = 30
 LONGEST = 990
+_BEGIN = re.compile(r"# fleetcheck (\S+): begin ")
+_END = re.compile(r"# fleetcheck \S+: end$")
+_PASTED = re.compile(r"fleetcheck\b.*\baudit\b.*\s--cron\b")
+"""The line that schedule prints, put in by hand."""
+_MAILTO = re.compile(r"""\s*MAILTO\s*=\s*(["']?)(.*?)\1\s*$""")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """One line of ours in a crontab. ``mailto`` holds there: None where none is set, empty where mail is off."""
+
+    name: str
+    line: str
+    mailto: str | None
 
 
 def line(job: Job, when: str | None) -> str:
@@ -44,6 +60,22 @@ def with_block(text: str, name: str, made: str) -> str:
     if not made:
         return text
     return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{made}"
+
+
+def installed(text: str) -> Iterator[Installed]:
+    """Yield the lines of a crontab that run an audit, in its order: installed, or pasted by hand."""
+    name, mailto = None, None
+    for row in text.splitlines():
+        begin = _BEGIN.match(row)
+        setting = _MAILTO.match(row)
+        if begin is not None:
+            name = begin[1]
+        elif row.startswith("#"):
+            name = None if _END.match(row) else name
+        elif setting is not None:
+            mailto = setting[2]
+        elif row.strip() and (name is not None or _PASTED.search(row)):
+            yield Installed(name or "a line", row, mailto)
 
 
 def read() -> str:

@@ -49,6 +49,19 @@ def test_a_large_record_is_read_whole(tmp_path: Path, ending: str, last: bool) -
     assert record.files == wanted
 
 
+def test_rows_that_turn_out_to_be_wanted(tmp_path: Path) -> None:
+    record, _ = written(tmp_path, b"flashinfer/utils.py,sha256=a,1\nflashinfer/utils.pyi,sha256=b,2\n,,\n" * 2)
+    assert not record.known  # nothing of what was asked for
+    (tmp_path / "flashinfer_python-0.7.4.dist-info/RECORD").write_bytes(
+        b"flashinfer/utils.py,sha256=a,1\nflashinfer/utils.pyi,sha256=b,2\nflashinfer/data/csrc/x.cu,sha256=c,3\n"
+    )
+    dists = [describe_dist(Root(""), str(tmp_path / "flashinfer_python-0.7.4.dist-info"))]
+    place = str(tmp_path / "flashinfer_python-0.7.4.dist-info")
+    record = Record(dists, [place], str(tmp_path / "flashinfer"), ("data/csrc/",))
+    record.add(["utils.py", "gone.py"])
+    assert record.files == {"data/csrc/x.cu": ("c", 3), "utils.py": ("a", 1)}
+
+
 @pytest.mark.parametrize("text", [b"", b"\n", b"a", b"a\nb", b"a\n\nb\n", b"\xff\n", b"ab\ncd\nef" * 5])
 @pytest.mark.parametrize("piece", [1, 2, 3, 7])
 def test_pieces_make_the_same_lines_as_the_whole(

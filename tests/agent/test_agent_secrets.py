@@ -58,6 +58,32 @@ def test_nothing_of_them_is_in_the_answer(tmp_path: Path) -> None:
     assert GIVEN not in repr(answer.parts)
 
 
+SIGNED = "X-Amz-Signature=SIGNED1&sig=SIGNED2&t=SIGNED3"
+
+
+@pytest.mark.parametrize(
+    "end", ["?" + SIGNED, "#sha256=SIGNED1", f"?{SIGNED}#egg=flashinfer&subdirectory=SIGNED2"]
+)
+def test_what_a_signed_address_holds_stays_on_the_host(tmp_path: Path, end: str) -> None:
+    host = Host(tmp_path / "root")
+    site = host.venv("/opt/ml")
+    info = site / "flashinfer_python-0.6.2.dist-info"
+    url = f"https://files.corp/flashinfer_python-0.6.2.whl{end}"
+    (info / "direct_url.json").write_text(json.dumps({"url": url, "subdirectory": "python", "archive_info": {}}))
+    (info / "METADATA").write_text(
+        f"Name: flashinfer-python\nVersion: 0.6.2\nRequires-Dist: flashinfer-cubin @ {url} ; extra == 'x'\n"
+    )
+    activate = host.at("/opt/ml/bin/activate")
+    activate.write_text(activate.read_text() + f"echo 'fetching {url} now'; echo \"see '{url}'\" >&2\n")
+    part = look(Request(sysroot=str(host.root), venvs=("/opt/ml",))).parts["venv/0"]
+    assert "SIGNED" not in repr(part)
+    (dist,) = part["packages"]["flashinfer"]["dists"]
+    kept = "https://files.corp/flashinfer_python-0.6.2.whl"
+    assert json.loads(dist["direct_url"]["text"]) == {"url": kept, "subdirectory": "python", "archive_info": {}}
+    assert dist["requires"] == [f"flashinfer-cubin @ {kept} ; extra == 'x'"]
+    assert part["activation"]["stderr"] == f"fetching {kept} now\nsee '{kept}'\n"
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [

@@ -54,6 +54,16 @@ def test_packages_of_another_environment_are_told_from_those_of_its_name(tmp_pat
     assert (found.place, found.unseen) == ("host", ())
 
 
+def test_the_interpreter_that_was_started_is_followed_to_where_it_lies(tmp_path: Path) -> None:
+    site = environment(tmp_path / "v2")
+    (tmp_path / "current").symlink_to("v2")
+    with serving(tmp_path / "current/bin/python", maps=[site / LIBRARY]) as process:
+        _, facts, parts = seen(process.pid)
+    (item,) = (one for one in parts["processes"]["items"] if one["pid"] == process.pid)
+    assert (item["argv_prefix"], item["argv_real"]) == (str(tmp_path / "current"), str(tmp_path / "v2"))
+    assert (parts["processes"]["hidden"], facts.processes_hidden) == (None, None)
+
+
 def test_a_library_that_is_gone_or_replaced(tmp_path: Path) -> None:
     site = environment(tmp_path / "ml")
     module = tmp_path / "home/.cache/flashinfer/0.6.2/120a/cached_ops/trtllm_comm/trtllm_comm.so"

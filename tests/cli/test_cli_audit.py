@@ -52,9 +52,7 @@ def test_hosts_that_cannot_be_reached_are_a_three(tmp_path: Path, closed_port: i
     path = inventory(tmp_path, gpu1=closed_port, gpu2=closed_port)
     done = call(tmp_path, "audit", "-i", path, *SAFE, "--limit", "connect=5", "--workers", "2")
     assert (done.returncode, done.stderr) == (3, "")
-    assert done.stdout.startswith(
-        "2 hosts: 0 ok, 0 with findings, 2 not checked (2 unreachable); findings: none\n"
-    )
+    assert done.stdout.startswith("2 hosts: 0 ok, 0 failing, 2 not checked (2 unreachable); findings: none\n")
     assert "Not checked" in done.stdout
 
 

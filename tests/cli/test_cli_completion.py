@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from support import nights
 
 from fleetcheck.errors import InputError
+from fleetcheck.history.store import History
 from fleetcheck.inventory import ansible_run, names
 from fleetcheck.inventory.load import load
 
@@ -57,6 +59,50 @@ def test_hosts_and_groups(site: Path) -> None:
     assert completed(*chosen, "h") == ["h200", "h1", "h2"]
     assert completed(*chosen, "a") == ["all"]
     assert completed(*chosen, "rtx,!gpu02") == ["rtx,!gpu02.lab"]
+
+
+def test_rules_where_they_are_chosen(site: Path) -> None:
+    from fleetcheck.rules.catalog import RULES
+
+    known = sorted(RULES)
+    for words in (("audit", "--select"), ("audit", "-i", str(site), "--ignore")):
+        assert completed(*words, "csrc-") == [one for one in known if one.startswith("csrc-")]
+    assert completed("audit", "--select", "gpu,csrc-mi") == ["gpu,csrc-missing"]
+    assert sorted(completed("audit", "--select", "")) == known
+
+
+def test_columns(site: Path) -> None:
+    from fleetcheck.cli.completion import COLUMNS
+    from fleetcheck.report.rows import MORE, USUAL
+
+    assert [name.upper() for name in COLUMNS] == [*USUAL, *MORE]
+    assert completed("audit", "--columns", "g") == ["gpus", "groups", "gpu-name"]
+    assert completed("report", "--columns", "gpus,g") == ["gpus,groups", "gpus,gpu-name"]
+
+
+def test_runs_of_the_usual_history(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert completed("diff", "") == []
+    with History.open(tmp_path / "state" / "fleetcheck" / "history.db") as history:
+        nights.store(history, nights.run(1, [nights.machine("a")]))
+    assert completed("diff", "r") == ["run-1"]
+
+
+def test_runs_of_the_history(site: Path, tmp_path: Path) -> None:
+    db = tmp_path / "state of mine" / "history.db"
+    with History.open(db) as history:
+        for number in (1, 2):
+            nights.store(history, nights.run(number, [nights.machine("a")]))
+    for words, file in ((("diff", "--db", f"'{db}'"), 0), (("show", "a", "--db", f"'{db}'", "--run"), 1)):
+        assert completed(*words, "")[file:] == ["latest", "run-2", "run-1"]
+        assert completed(*words, "run-1")[file:] == ["run-1"]
+        assert completed(*words, "la")[file:] == ["latest"]
+    heavy = completed("diff", "--db", f"'{db}'", "run", program=WATCHED)
+    assert heavy == ["run-2", "run-1", "heavy"]
+    assert completed("audit", "--select", "csrc-miss", program=WATCHED) == ["csrc-missing", "heavy"]
+    assert completed("diff", "--db", str(tmp_path / "none.db"), "") == []
+    (tmp_path / "bad.db").write_text("no database")
+    assert completed("diff", "--db", str(tmp_path / "bad.db"), "") == []
 
 
 def test_the_usual_inventory_is_meant_without_one(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +272,21 @@ def test_a_real_bash(site: Path, program: Path) -> None:
         "_fleetcheck_completion fleetcheck; printf '%s\\n' \"${COMPREPLY[@]}\""
     )
     assert shell("bash", script, program) == ["gpu01.lab", "gpu02.lab", "gpu03.lab", "gpu09.lab"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_a_real_bash_completes_runs_and_files(site: Path, program: Path, tmp_path: Path) -> None:
+    with History.open(tmp_path / "h.db") as history:
+        nights.store(history, nights.run(1, [nights.machine("a")]))
+    for typed, found in (("ru", ["run-1"]), ("si", [])):
+        script = (
+            "source <(fleetcheck completion bash); "
+            f"COMP_WORDS=(fleetcheck show --db {tmp_path}/h.db a --run {typed}); "
+            'COMP_CWORD=6; compopt() { echo "$@"; }; _fleetcheck_completion fleetcheck; '
+            "printf '%s\\n' \"${COMPREPLY[@]}\""
+        )
+        said = [line for line in shell("bash", script, program) if line]
+        assert said == ["-o default", *found]  # with nothing found, bash goes on with files
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")

@@ -122,7 +122,7 @@ def test_silent_while_nothing_changes_then_once_then_reminds_and_recovers(night:
     night.aged(timedelta(days=7))
     weekly = night.run("--remind", "24h")
     assert weekly.stdout == (
-        "All is well: 2 ok, 0 with findings, 0 not checked. This line comes once a week and shows that cron is "
+        "All is well: 2 ok, 0 failing, 0 not checked. This line comes once a week and shows that cron is "
         "alive (last mail 7 d ago).\n"
     )
     assert night.run().stdout == ""
@@ -141,6 +141,27 @@ def test_what_a_run_by_hand_saw_is_still_told_by_cron(night: Night) -> None:
     assert "2 worse" in by_hand.stdout
     assert "VERDICT" not in by_hand.stdout
     assert "2 worse" in night.run().stdout
+
+
+def test_a_damaged_history_is_told_and_the_report_is_printed(night: Night) -> None:
+    args = ("audit", "-i", night.inventory, "--ssh-config", night.fleet.config, "--db", night.db, "--changed")
+    call(night.home, *args)
+    with sqlite3.connect(night.db) as db:
+        db.execute("UPDATE run SET started = 'garbage'")
+    db.close()
+    told = call(night.home, *args)
+    assert (told.returncode, told.stderr.count("internal error")) == (0, 0)
+    assert told.stdout.startswith("No change since run ")
+    assert "at 'garbage', which is no time: its row in the history is damaged: 2 hosts" in told.stdout
+    with sqlite3.connect(night.db) as db:
+        db.execute("UPDATE blob SET body = x'00'")
+    db.close()
+    night.breaks()
+    whole = call(night.home, *args)
+    assert "is damaged (error: Error -" in whole.stderr
+    assert "internal error" not in whole.stderr
+    assert "VERDICT" in whole.stdout
+    assert "csrc-missing" in whole.stdout
 
 
 def test_the_clock_jumps_back(night: Night) -> None:

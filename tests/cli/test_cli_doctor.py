@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import nights
+from support.crontab import alone, listed
 from support.loopback import LoopbackFleet
 from support.program import PROGRAM, SECONDS, call, environ
-from support.sshd import NEEDS_SSHD, SSHD, make_key
+from support.sshd import NEEDS_SSHD, SSHD, make_key, wait_until
 
 from fleetcheck.cli.cron import lock_path, turn
 from fleetcheck.history.store import History
@@ -61,21 +64,22 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackFleet]:
 
 
 @pytest.fixture
-def ward(fleet: LoopbackFleet, tmp_path: Path) -> Ward:
+def ward(fleet: LoopbackFleet, tmp_path: Path) -> Iterator[Ward]:
     inventory, known = tmp_path / "fleet.yaml", tmp_path / "known_hosts"
     inventory.write_text(fleet.inventory(3).read_text())
     known.write_text(fleet.known_hosts.read_text())
     with History.open(tmp_path / "h.db") as history:
         made = nights.run(1, [nights.machine("a")], at=now() - timedelta(hours=1))
         nights.store(history, made, str(inventory))
-    return Ward(fleet, tmp_path, inventory, known)
+    with alone():  # a schedule of another test would be judged too
+        yield Ward(fleet, tmp_path, inventory, known)
 
 
 def test_where_all_is_well_nothing_is_a_fault(ward: Ward) -> None:
     code, checks = ward.examine()
     assert code == 0
     assert [one["check"] for one in checks if not one["ok"]] == []
-    names = ["ssh", "inventory", "key", "known hosts", "history", "clock", "limit", "lock"]
+    names = ["ssh", "inventory", "key", "known hosts", "history", "clock", "limit", "lock", "schedule"]
     assert [one["check"] for one in checks] == names
 
 
@@ -117,6 +121,10 @@ def unknown_host(ward: Ward) -> None:
     ward.known_hosts.write_text("".join(line for line in lines if "[127.0.0.2]" not in line))
 
 
+def unknown_hosts(ward: Ward) -> None:
+    ward.known_hosts.write_text("")
+
+
 def unreadable_known_hosts(ward: Ward) -> None:
     ward.known_hosts.unlink()
     ward.known_hosts.mkdir()
@@ -148,6 +156,7 @@ FAULTS: list[tuple[Callable[[Ward], None], str, str]] = [
     (missing_key, "key", "/no/key"),
     (encrypted_key, "key", "is encrypted"),
     (unknown_host, "known hosts", "[127.0.0.2]:"),
+    (unknown_hosts, "known hosts", "host[0000-0002]: their keys are not in "),
     (unreadable_known_hosts, "known hosts", "known_hosts"),
     (no_state_folder, "history", "h.db"),
     (damaged_history, "history", "damaged"),
@@ -274,3 +283,98 @@ def test_to_have_no_key_is_never_well(ward: Ward) -> None:
     unknown = call(ward.home, "doctor", "x.invalid", "-i", "x.invalid", "--ssh-config", "none")
     (ssh,) = (line for line in unknown.stdout.splitlines() if line.startswith("FAULT  ssh"))
     assert ssh.startswith("FAULT  ssh: ssh: ")
+
+
+def test_unknown_keys_are_one_line_and_one_command(ward: Ward) -> None:
+    """The command is run as it stands: then every key is known."""
+    unknown_hosts(ward)
+    text = ward.inventory.read_text() + "  twice: {address: 127.0.0.1}\n"
+    ward.inventory.write_text(text.replace("  twice", "twice").replace("twice: {", "  twice: {"))
+    code, checks = ward.examine()
+    faults = [one for one in checks if not one["ok"]]
+    assert (code, len(faults)) == (1, 1), faults
+    assert faults[0]["said"] == f"host[0000-0002],twice: their keys are not in {ward.known_hosts}"
+    command = faults[0]["do"].partition("then: ")[2]
+    assert command.startswith(f"ssh-keyscan -p {ward.fleet.sshd.port} 127.0.0.1 127.0.0.2 127.0.0.3 >> ")
+    subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, timeout=SECONDS)
+    assert ward.examine()[0] == 0
+
+
+@pytest.fixture
+def agent(ward: Ward) -> Iterator[str]:
+    """An agent that holds the one key that the hosts admit."""
+    socket = ward.home / "agent.sock"
+    command = ["ssh-agent", "-D", "-a", str(socket)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL) as process:
+        try:
+            assert wait_until(socket.exists)
+            lent = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
+            subprocess.run(["ssh-add", "-q", ward.fleet.sshd.key], check=True, env=lent, timeout=SECONDS)
+            yield str(socket)
+        finally:
+            process.kill()
+
+
+def test_a_host_that_an_agent_opens_is_no_fault(ward: Ward, agent: str) -> None:
+    """It works by hand; cron, which has no agent, is warned of, and is at fault once a schedule is installed."""
+    config = ward.home / "config"
+    lines = ward.fleet.config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if not line.startswith("Identit")) + "IdentityFile none\n")
+    words = (
+        "doctor", "host0001", "-i", ward.inventory, "--ssh-config", config, "--known-hosts", ward.known_hosts,
+    )  # fmt: skip
+    done = call(ward.home, *words, SSH_AUTH_SOCK=agent)
+    assert done.returncode == 0, done.stdout
+    marks = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert sorted(set(marks)) == ["ok", "warn"]
+    said, do = next(
+        (line, after) for line, after in pairwise(done.stdout.splitlines()) if line.startswith("warn   key: ")
+    )
+    assert "there is no key that needs no agent" in said
+    place = f"-p {ward.fleet.sshd.port} {ward.fleet.sshd.user}@127.0.0.2"
+    assert f"ssh-copy-id -i FILE.pub {place}, and in the inventory: identity_file: FILE" in do
+    if not listed().strip() and shutil.which("crontab"):
+        subprocess.run(["crontab", "-"], input="0 3 * * * fleetcheck audit --cron\n", text=True, check=True)
+        try:
+            assert call(ward.home, *words, SSH_AUTH_SOCK=agent).returncode == 1
+        finally:
+            subprocess.run(["crontab", "-r"], check=False, capture_output=True)
+
+
+def test_each_line_says_of_whom_it_speaks_behind_a_gateway(ward: Ward) -> None:
+    """The host has a key and the gateway none, whose settings in the inventory do not hold for a gateway."""
+    key, config = ward.fleet.sshd.key, ward.home / "config"
+    config.write_text(
+        f"Host box-a\n HostName 127.0.0.3\n IdentityFile /no/key\nHost *\n Port {ward.fleet.sshd.port}\n"
+        f" User {ward.fleet.sshd.user}\n IdentityAgent none\n IdentitiesOnly yes\n"
+    )
+    ward.inventory.write_text(
+        f"hosts:\n  box-a: {{address: 127.0.0.1, identity_file: {key}}}\n"
+        f"  box-d: {{address: 127.0.0.2, identity_file: {key}, proxy_jump: box-a}}\n"
+    )
+    words = ("-i", ward.inventory, "--ssh-config", config, "--known-hosts", ward.known_hosts, "--db", ward.db)
+    lines = call(ward.home, "doctor", *words).stdout.splitlines()
+    (fault,) = (line for line in lines if line.startswith("FAULT"))
+    assert fault.startswith("FAULT  key: box-d: its gateway box-a: the identity file /no/key ")
+    lines = call(ward.home, "doctor", "box-d", *words).stdout.splitlines()
+    assert any(line.startswith(f"ok     key: box-d: {key} ") for line in lines), lines
+    assert any(line.startswith("FAULT  key: gateway box-a: the identity file /no/key ") for line in lines)
+    assert any(
+        "ssh-copy-id" in line and "in the ssh config: Host box-a, IdentityFile FILE" in line for line in lines
+    )
+    assert any(line.startswith("ok     known hosts: gateway box-a: [127.0.0.3]:") for line in lines)
+    assert any(line.startswith("ok     known hosts: box-d: [127.0.0.2]:") for line in lines)
+    (unused,) = (line for line in lines if line.startswith("warn"))
+    assert unused.endswith("what the inventory sets for this host is not used: address, identity_file")
+
+
+def test_a_gateway_whose_name_is_not_known_is_mended_elsewhere_than_a_host(ward: Ward) -> None:
+    ward.inventory.write_text(
+        "hosts:\n  box-a.invalid: {address: 127.0.0.1}\n"
+        f"  box-d: {{address: 127.0.0.2, identity_file: {ward.fleet.sshd.key}, proxy_jump: box-a.invalid}}\n"
+    )
+    code, checks = ward.examine("box-d")
+    (audit,) = (one for one in checks if one["check"] == "audit")
+    assert (code, audit["said"]) == (1, "gateway-failed (stage resolve)")
+    assert "the name box-a.invalid is not known; the ssh config says where a gateway is" in audit["do"]
+    assert "set address:" not in audit["do"]

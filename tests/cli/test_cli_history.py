@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import nights, runs
-from support.program import call
+from support.program import call, look, recording
 
 from fleetcheck.history.store import History
 
@@ -45,13 +45,23 @@ def test_a_host_is_told_over_time(tmp_path: Path, db: Path) -> None:
     assert [one["verdict"] for one in last["spans"]] == ["unreachable"]
     none = call(tmp_path, "history", "gpu3", "--db", db)
     assert (none.returncode, none.stdout) == (2, "")
-    assert none.stderr == "HOST: the history has no host 'gpu3'; did you mean gpu2, gpu1?\n"
+    assert none.stderr == "gpu3: the history has no such host; did you mean gpu2, gpu1?\n"
 
 
 def test_the_file_is_checked_and_old_runs_forgotten(tmp_path: Path, db: Path) -> None:
     assert call(tmp_path, "history", "--check", "--db", db).stdout == f"{db}: sound\n"
     assert call(tmp_path, "history", "--keep", "1h", "--db", db).stdout == f"{db}: 1 run forgotten\n"
     assert call(tmp_path, "history", "--keep", "x", "--db", db).returncode == 2
+    short = call(tmp_path, "history", "--keep", "0d", "--db", db)
+    assert (short.returncode, short.stdout) == (2, "")
+    assert "'0d' is too short: the shortest duration is 1s; to forget every run, remove " in short.stderr
+    assert f"{db}, and h.db-wal and h.db-shm beside it" in short.stderr
+    usual = f"{tmp_path}/.local/state/fleetcheck/history.db, and history.db-wal and "
+    assert usual in call(tmp_path, "history", "--keep", "0d").stderr
+    assert usual in call(tmp_path, "audit", "--keep", "0h").stderr
+    remind = call(tmp_path, "audit", "--cron", "--remind", "0d").stderr
+    assert "the shortest duration is 1s" in remind
+    assert "remove" not in remind
     none = call(tmp_path, "history")
     assert (none.returncode, none.stdout) == (2, "")
     assert "there is none yet" in none.stderr
@@ -90,10 +100,42 @@ def test_a_host_is_shown_as_it_was(tmp_path: Path, db: Path) -> None:
     assert document["run"]["id"] == "run-3"
     assert [item["rule"] for item in document["findings"]] == ["csrc-missing"]
     assert call(tmp_path, "show", "gpu1", "--run", "latest", "--db", db).returncode == 3
-    absent = call(tmp_path, "show", "gpu2", "--run", "latest", "--db", db)
+    absent = call(tmp_path, "show", "gpu22", "--run", "latest", "--db", db)
     assert (absent.returncode, absent.stdout) == (2, "")
-    assert "the run has no host 'gpu2'" in absent.stderr
+    assert absent.stderr == "gpu22: the run has no such host; did you mean gpu1?\n"
     assert call(tmp_path, "show", "gpu1", "--db", db).returncode == 2
+
+
+@pytest.mark.parametrize("words", [("--run", "latest"), ("latest",)], ids=["option", "argument"])
+def test_the_latest_of_a_host_is_the_run_that_had_it(tmp_path: Path, db: Path, words: tuple[str, ...]) -> None:
+    """The latest run was of another host: the newest that has this one is shown, and named."""
+    done = call(tmp_path, "show", "gpu2", *words, "--db", db, "--format", "json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["run"]["id"] == "run-3"
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        "fleetcheck: gpu2 was not part of the latest run, run-4; run-3, 2030-01-01T03:00:00.000Z: "
+    )
+    other = call(tmp_path, "show", "gpu2", "--run", "run-4", "--db", db)
+    assert (other.returncode, other.stdout) == (2, "")
+    said = "gpu2: the run has no such host; it was looked at last in run-3, begun 2030-01-01T03:00:00.000Z\n"
+    assert other.stderr == said
+
+
+def test_a_run_is_a_file_or_one_of_the_history_wherever_it_is_asked_for(tmp_path: Path, db: Path) -> None:
+    file, evidence = tmp_path / "run.json", recording(tmp_path / "look.jsonl", [look("gpu1"), look("gpu2")])
+    file.write_text(call(tmp_path, "report", "run-2", "--db", db, "--format", "json").stdout)
+    for command in (("show", "gpu1"), ("baseline", "gpu1"), ("compare", "gpu1", "gpu2")):
+        for run in (("run-2", "--db", db), (file,), (evidence,)):
+            done = call(tmp_path, *command, "--run", *run)
+            assert done.returncode in (0, 1), (command, run, done.stderr)
+            assert done.stdout
+    helps = {
+        " ".join(call(tmp_path, command, "--help").stdout.partition("--run RUN")[2].partition("--db")[0].split())
+        for command in ("show", "baseline", "compare")
+    }
+    assert len(helps) == 1
+    assert "a file of json, jsonl or evidence, or a run of the history" in helps.pop()
 
 
 @pytest.mark.parametrize("command", [("report",), ("show", "gpu1")])
@@ -107,7 +149,7 @@ def test_a_stored_run_is_shown_again(tmp_path: Path, db: Path, command: tuple[st
     assert "neither processes" in done.stderr
     latest = call(tmp_path, "report", "latest", "--db", db)
     assert (latest.returncode, latest.stdout.splitlines()[0]) == (
-        3, "1 host: 0 ok, 0 with findings, 1 not checked (1 unreachable); findings: none",
+        3, "1 host: 0 ok, 0 failing, 1 not checked (1 unreachable); findings: none",
     )  # fmt: skip
 
 

@@ -289,3 +289,25 @@ def test_a_mistyped_inventory_is_told_before_it_becomes_a_host(tmp_path: Path) -
         assert call(tmp_path, "hosts", "-i", name).returncode == 2
     for names in ("gpu01", "gpu01,gpu02", "gpu01.example", "gpu[01-02]"):
         assert call(tmp_path, "hosts", "-i", names).stderr == ""
+
+
+def test_an_inventory_whose_option_was_forgotten_is_noticed(tmp_path: Path) -> None:
+    """``audit here.yaml``: the argument is a file, and not a host."""
+    (tmp_path / "here it is.yaml").write_text("hosts: {gpu01: {}}\n")
+    hint = "here it is.yaml: this is a file; as the inventory: -i 'here it is.yaml'\n"
+    for command in ("audit", "hosts", "baseline", "show"):
+        done = call(tmp_path, command, "here it is.yaml")
+        assert (done.returncode, done.stdout) == (2, "")
+        first, second = done.stderr.splitlines(keepends=True)
+        assert first.startswith("fleetcheck: no inventory: ")
+        assert second == hint
+    (tmp_path / "usual.yaml").write_text("hosts: {gpu02: {}}\n")
+    usual = call(tmp_path, "hosts", "here it is.yaml", FLEETCHECK_INVENTORY="usual.yaml")
+    assert usual.stderr.endswith(hint)
+    assert call(tmp_path, "hosts", "nope", FLEETCHECK_INVENTORY="usual.yaml").stderr.count("\n") == 1
+
+
+def test_the_help_says_which_inventory_is_meant_without_one(tmp_path: Path) -> None:
+    for command in ("audit", "hosts", "show", "compare", "baseline", "doctor", "schedule"):
+        said = " ".join(call(tmp_path, command, "--help").stdout.split())
+        assert "Without it, $FLEETCHECK_INVENTORY, then inventory.yaml in the config folder" in said

@@ -85,7 +85,7 @@ def test_quiet_prints_nothing_and_writes_the_files(tmp_path: Path) -> None:
     done = call(tmp_path, "replay", evidence, "-q", "--output", "json:a.json", "--output", "table:a.txt")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
     assert json.loads((tmp_path / "a.json").read_text())["hosts"][0]["name"] == "short"
-    assert (tmp_path / "a.txt").read_text().startswith("1 host: 0 ok, 1 with findings")
+    assert (tmp_path / "a.txt").read_text().startswith("1 host: 0 ok, 1 failing")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.txt", "e"]
 
 
@@ -165,7 +165,7 @@ def test_a_terminal_gets_colour_width_and_progress(tmp_path: Path) -> None:
     assert "\x1b[31m" in out
     plain = re.sub(r"\x1b\[[0-9;]*m", "", out)
     assert max(map(len, plain.split("\n\n")[1].splitlines())) <= 70
-    assert "3/3 hosts, 1 with findings, 1 not checked" in err
+    assert "3/3 hosts, 1 failing, 1 not checked" in err
     assert err.endswith("\r\x1b[K")
 
 

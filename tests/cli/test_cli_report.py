@@ -207,7 +207,7 @@ class TestShow:
         path = document(tmp_path / "run.json", RUN)
         done = call(tmp_path, "show", "gpu18", path)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("HOST: the run has no host 'gpu18'; did you mean gpu18.lab")
+        assert done.stderr.startswith("gpu18: the run has no such host; did you mean gpu18.lab")
 
     def test_a_look_now(self, tmp_path: Path, closed_port: int) -> None:
         (tmp_path / "fleet.yaml").write_text(
@@ -218,7 +218,7 @@ class TestShow:
         assert (done.returncode, done.stderr) == (3, "")
         assert done.stdout.startswith("a1 was not checked, unreachable at the stage connect: ")
         several = call(tmp_path, "show", "a[1-2]", *safe)
-        assert (several.returncode, several.stderr) == (2, "HOST: 'a[1-2]' selects 2 hosts; show is for one\n")
+        assert (several.returncode, several.stderr) == (2, "a[1-2]: selects 2 hosts; show is for one\n")
 
     def test_a_terminal_gets_colour_and_its_width(self, tmp_path: Path) -> None:
         out, _, _ = on_terminal(tmp_path, "show", "gpu18.lab", document(tmp_path / "r", RUN), columns=60)

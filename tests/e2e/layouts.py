@@ -102,16 +102,15 @@ def checkout(shop: Workshop, built: Built, path: str, *, data: bool) -> Path:
     """Make a source tree of FlashInfer, with the links of a build below ``flashinfer/data`` or without."""
     repo = built.tree.folder(f"/root/src{path.replace('/', '-')}")
     package = shop.unpacked["0.6.2"] / "flashinfer"
-    shutil.copytree(package / "jit", repo / "flashinfer/jit")
-    shutil.copytree(package / "comm", repo / "flashinfer/comm")
-    for name in ("__init__.py", "version.py", "_build_meta.py"):
-        shutil.copy(package / name, repo / "flashinfer")
-    shutil.copytree(package / "data/csrc", repo / "csrc")
-    shutil.copytree(package / "data/include/flashinfer/comm", repo / "include/flashinfer/comm")
+    shutil.copytree(package, repo / "flashinfer", ignore=shutil.ignore_patterns("data"))
+    for name in ("csrc", "include"):
+        shutil.copytree(package / "data" / name, repo / name)
+    for name in ("cutlass", "spdlog"):
+        shutil.copytree(package / "data" / name, repo / "3rdparty" / name)
     if data:
         (repo / "flashinfer/data").mkdir()
-        for name in ("csrc", "include"):
-            (repo / "flashinfer/data" / name).symlink_to(f"../../{name}")
+        for name in ("csrc", "include", "3rdparty/cutlass", "3rdparty/spdlog"):
+            (repo / "flashinfer/data" / name.rpartition("/")[2]).symlink_to(f"../../{name}")
     return repo
 
 

@@ -205,6 +205,14 @@ def test_a_gate_that_is_not_plainly_found(body: str, record: str) -> None:
         "gen_trtllm_comm_module = other",
         "ctx = Other()",
         "ctx.get_nvcc_flags_list = other",
+        "ctx.TARGET_CUDA_ARCHS = {(9, '0a')}",
+        "ctx.TARGET_CUDA_ARCHS |= {(9, '0a')}",
+        "ctx.TARGET_CUDA_ARCHS.add((9, '0a'))",
+        "def other():\n    ctx.TARGET_CUDA_ARCHS.add((9, '0a'))",
+        "def other():\n    targets = ctx.TARGET_CUDA_ARCHS\n    targets.update(others)",
+        "def other():\n    def inner():\n        ctx.TARGET_CUDA_ARCHS.clear()",
+        "class Other:\n    targets = ctx.TARGET_CUDA_ARCHS",
+        "targets = getattr(ctx, 'TARGET_CUDA_ARCHS')",
     ],
 )
 def test_a_function_bound_anew_in_an_edited_file(more: str) -> None:
@@ -213,6 +221,30 @@ def test_a_function_bound_anew_in_an_edited_file(more: str) -> None:
         assert (found.verdict, bool(found.gate_error)) == ("unreadable", True)
     decorated = {"jit/comm.py": {"text": f"@other\n{module(GATED)}", "record": "mismatch"}}
     assert gates.read(decorated, "0.6.18").state == "unreadable"
+
+
+@pytest.mark.parametrize(
+    "before", ["ctx.TARGET_CUDA_ARCHS.add(x)", "t = ctx.TARGET_CUDA_ARCHS", "ctx.TARGET_CUDA_ARCHS"]
+)
+def test_targets_that_are_touched_in_the_function(before: str) -> None:
+    text = f"{BODY}{before}\n    flags = {GATED}\n    return spec(flags)\n"
+    assert gates.read({"jit/comm.py": {"text": text, "record": "mismatch"}}, "0.6.18").state == "unreadable"
+
+
+def test_targets_that_another_function_reads() -> None:
+    text = f"{module(GATED)}def gen_other():\n    return spec({{(8, '9')}} & ctx.TARGET_CUDA_ARCHS)\n"
+    assert gates.read({"jit/comm.py": {"text": text, "record": "no-record"}}, "0.7.4").state == "read"
+
+
+@pytest.mark.parametrize("record", ["missing", "no-record"])
+@pytest.mark.parametrize("name", ["utils.py", "data/cutlass", "data/include/flashinfer/utils.cuh"])
+def test_a_file_that_is_needed_is_gone(name: str, record: str) -> None:
+    files = around("match") | {name: {"record": record, "error": "ENOENT", "needed_by": "__init__.py"}}
+    assert deciders.lost(files, "0.6.18") == (name,)
+    found = fusion(files, "0.6.18", ["12.0"])
+    assert (found.verdict, found.error_file) == ("unknown", name)
+    closed = around("match") | {name: {"record": "unreadable", "error": "EACCES", "needed_by": "__init__.py"}}
+    assert deciders.lost(closed, "0.6.18") == ()
 
 
 @pytest.mark.parametrize(

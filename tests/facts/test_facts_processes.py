@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleetcheck.facts.processes import processes
+from fleetcheck.facts.host import host_facts
+from fleetcheck.facts.processes import hidden, processes, unread, unread_processes
 
 STOCK, TORCH = "/srv/stock", "/opt/torch"
 PACKAGES = "lib/python3.12/site-packages"
@@ -36,3 +37,37 @@ def test_where_flashinfer_lies_decides_between_mapped_environments(
 ) -> None:
     (found,) = processes(part(mapped, flashinfer, named))
     assert (found.venv, found.venv_basis, found.named_venv) == (venv, basis, named)
+
+
+def test_an_interpreter_behind_a_link_is_of_the_environment_that_was_looked_at() -> None:
+    item = {"pid": 7, "argv_prefix": "/srv/current", "argv_real": "/data/v2"}
+    (found,) = processes({"items": [item]}, places={("", "/data/v2"): "/opt/serve"})
+    assert (found.venv, found.venv_basis, found.named_venv) == ("/opt/serve", "argv", "/srv/current")
+    (found,) = processes({"items": [item]}, places={("", "/data/v3"): "/opt/serve"})
+    assert (found.venv, found.venv_basis) == ("/srv/current", "argv")
+    # A renamed child has none of its own: its launcher's counts, and VIRTUAL_ENV leads nowhere.
+    child = {"pid": 8, "launcher": {"pid": 7, "argv_prefix": "/srv/current", "argv_real": "/data/v2"}}
+    (found,) = processes({"items": [child]}, places={("", "/data/v2"): "/opt/serve"})
+    assert (found.venv, found.venv_basis) == ("/opt/serve", "argv")
+
+
+def test_what_could_not_be_looked_at_is_told_one_by_one_and_as_a_whole() -> None:
+    unseen = {"unread": [{"pid": 9, "user": "bob", "error": "EACCES"}, {"user": "eve"}], "unread_count": 3}
+    part = {**unseen, "hidden": "EPERM", "error": "timeout"}
+    assert [(one.pid, one.user, one.error) for one in unread_processes(part)] == [(9, "bob", "EACCES")]
+    assert hidden(part) == "EPERM"
+    assert unread(part) == (
+        "process 9 of bob: EACCES",
+        "2 more",
+        "the processes of other users: hidden (EPERM)",
+        "timeout",
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["processes: limit", "venvs: running: limit", "no Python of 3.8 or newer: the shell"]
+)
+def test_a_part_that_never_came_is_told_with_its_reason(line: str) -> None:
+    end = {"reason": "done", "errors": ["caches: limit", line, 7]}
+    facts = host_facts({"end": end})
+    assert (facts.processes, facts.processes_unread) == (None, (line,))

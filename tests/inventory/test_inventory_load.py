@@ -385,3 +385,14 @@ def test_random_json_is_an_inventory_or_an_input_error(value: object) -> None:
             load("-", stdin=io.StringIO(json.dumps(document)))
         except InputError as error:
             assert error.problems
+
+
+def test_one_host_under_two_names_is_remarked() -> None:
+    text = "hosts:\n  h: {}\n  h.: {}\n  H: {}\n  k.: {address: 192.0.2.1}\n  k: {}\n  l.: {}\n"
+    loaded = parse("site.yaml", [Text("site.yaml", text)], [])
+    assert [str(one) for one in loaded.warnings] == [
+        "site.yaml:3: h. and h are one host under two names; name it once"
+    ]
+    assert [str(one) for one in read("n1.,n1").warnings] == [
+        "n1.,n1: n1. and n1 are one host under two names; name it once"
+    ]

@@ -196,3 +196,14 @@ def test_a_password_is_refused_and_not_repeated(tmp_path: Path) -> None:
         load(path)
     assert str(caught.value).startswith(f"{path}:2: proxycommand: holds a password; an inventory holds no")
     assert "hunter2" not in str(caught.value)
+
+
+def test_an_include_that_is_a_pipe_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "conf.d").mkdir()
+    os.mkfifo(tmp_path / "conf.d" / "10-pipe.conf")
+    (tmp_path / "conf.d" / "20-b.conf").write_text("Host gpu02\n")
+    made = read(config(tmp_path, f"Include {tmp_path}/conf.d/*.conf\nHost gpu01\n"))
+    assert [target.name for target in made.inventory.targets] == ["gpu02", "gpu01"]
+    assert [str(one) for one in made.warnings] == [
+        f"{tmp_path}/conf.d/10-pipe.conf: is no regular file, and was not read"
+    ]

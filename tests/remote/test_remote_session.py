@@ -317,6 +317,17 @@ def test_nothing_is_left_on_the_host_when_the_limit_passes(tmp_path: Path) -> No
         assert sshd.wait_idle()
 
 
+def test_a_look_that_begins_after_the_end_ends_as_it_begins() -> None:
+    with Sshd() as sshd, contextlib.closing(Reach(Settings(ssh_config="none"))) as reach:
+        target = sshd.target("host", venvs=())
+        assert reach.look(target).outcome == "checked"
+        reach.end()
+        late = reach.look(target)
+        assert (late.outcome, late.stage, late.detail) == ("timeout", "queue", "interrupted")
+        reach.begin()
+        assert reach.look(target).outcome == "checked"
+
+
 def runs(sshd: Sshd, word: str) -> bool:
     for pid in sshd.sessions():
         with contextlib.suppress(OSError):

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from support import mixed_fleet, runs
 from support.browser import NEEDED, Opened, chromium, look_at, names
 
+from fleetcheck.facts.records import Device
 from fleetcheck.report import html
 from fleetcheck.rules.finding import Waived
 from fleetcheck.run import Run
@@ -57,8 +58,33 @@ class TestTopology:
         assert len(tiles) == 8
         expect(page.locator(".tile.missing")).to_have_count(1)
         assert page.locator(".tile.missing text").all_text_contents() == ["lost GPU", "not listed", "0000:E1:00"]
-        told = "One GPU is lost or at fault. The place of one among them was not measured."
-        expect(page.locator(".topology figcaption")).to_contain_text(told)
+        told = "Links of 21 pairs of GPUs: 3 PIX, 6 NODE, 12 SYS. One GPU is lost; its place was not measured."
+        expect(page.locator(".topology figcaption")).to_have_text(told)
+
+    @pytest.mark.parametrize(
+        ("linked", "states", "told"),
+        [
+            (3, ["ok", "ok", "ok"], ""),
+            (3, ["ok", "ok", "fault"], " One GPU is at fault."),
+            (2, ["ok", "ok", "fault"], " One GPU is at fault; its place was not measured."),
+            (2, ["ok", "ok", "missing", "missing"], " 2 GPUs are lost; their places were not measured."),
+            (2, ["missing", "ok", "missing"], " 2 GPUs are lost; the place of one of them was not measured."),
+            (3, ["fault", "ok", "ok", "missing"],
+             " One GPU is lost; its place was not measured. One GPU is at fault."),
+            (2, ["ok", "ok", "ok"], " The place of one GPU was not measured."),
+            (2, ["ok", "ok", "ok", "ok"], " The places of 2 GPUs were not measured."),
+            (0, ["ok", "fault"], " One GPU is at fault."),
+        ],
+    )  # fmt: skip
+    def test_what_is_lost_and_what_was_not_measured_is_one_sentence(
+        self, opened: Opened, linked: int, states: list[str], told: str
+    ) -> None:
+        links = {f"{low}-{high}": "PIX" for low, high in combinations(range(linked), 2)}
+        devices = [Device.model_validate({"index": at, "state": state}) for at, state in enumerate(states)]
+        page = opened(box_of(links, len(states), devices=devices), "#host=a")
+        lead = f"Links of {len(links)} pair{'s' * (len(links) > 1)} of GPUs: {len(links)} PIX."
+        lead = lead if links else "How the GPUs are linked is not known."
+        expect(page.locator(".topology figcaption")).to_have_text(lead + told)
 
     def test_a_gpu_that_no_link_tells_of_stands_in_a_box_of_its_own(self, opened: Opened) -> None:
         """Beside the boxes, a reader would take where it is drawn for where it is."""

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, PdfMargins, ViewportSize, expect
 from support import mixed_fleet, runs
-from support.browser import NARROW, NEEDED, Opened, chromium, look_at, names
+from support.browser import NARROW, NEEDED, WIDE, Opened, chromium, look_at, names
 
+from fleetcheck.report.further import DEMO
 from fleetcheck.rules.catalog import RULES
 from fleetcheck.run import Run
 
@@ -176,8 +177,8 @@ class TestOverTheFleet:
         expect(page.locator("#matrix th.r").first).to_be_hidden()
         until(page, "document.querySelector('#matrix thead').offsetHeight < 60")
         page.set_viewport_size({"width": 1280, "height": 800})
-        until(page, "document.querySelector('#matrix thead').offsetHeight > 100")
-        assert head.evaluate("(one) => one.offsetHeight") < 200
+        until(page, "document.querySelector('#matrix thead').offsetHeight > 80")
+        assert head.evaluate("(one) => one.offsetHeight") < 115
 
 
 class TestWords:
@@ -185,7 +186,7 @@ class TestWords:
         page = opened(RUN)
         kinds = page.get_by_role("list", name="Hosts by kind")
         assert kinds.get_by_role("listitem").all_inner_texts() == [
-            "25 ok", "5 ok, with warnings", "7 with findings", "2 not checked", "1 in maintenance",
+            "25 ok, no warnings", "5 ok, with warnings", "7 failing", "2 not checked", "1 in maintenance",
         ]  # fmt: skip
         kinds.get_by_text("5 ok, with warnings").click()
         assert len(names(page)) == 5
@@ -197,8 +198,8 @@ class TestWords:
         colour = "(one) => getComputedStyle(one).color"
         usual = row(page, mixed_fleet.name(0)).locator("td").nth(1).evaluate(colour)
         for host, text in {
-            EDITED: "MOVED, missing", UNSAFE: "on-unvalidated", LOST: "missing", mixed_fleet.name(27): "575.57.08",
-            mixed_fleet.name(30): "hung", mixed_fleet.name(33): "venv missing",
+            EDITED: "MOVED, missing", UNSAFE: "on, unsafe-patch", LOST: "missing",
+            mixed_fleet.name(27): "575.57.08", mixed_fleet.name(30): "hung", mixed_fleet.name(33): "venv missing",
         }.items():  # fmt: skip
             cell = row(page, host).locator("td:not(.verdict)", has_text=text)
             assert cell.evaluate(colour) != usual
@@ -214,7 +215,49 @@ class TestWords:
         )
         expect(page.locator(".legend")).to_contain_text("+1 one more rule found a fault here")
         look_at(page, EDITED)
-        expect(page.locator("#host-facts h3").first).to_have_text("Findings: 2 rules, 1 info, 2 explained")
+        expect(page.locator("#host-facts h3").first).to_have_text("Findings: 5 (1 info, 2 explained)")
+
+    @pytest.mark.parametrize("number", [3, 12, 18, 23, 7, 0])
+    def test_the_heading_counts_what_the_sentence_counts(self, opened: Opened, number: int) -> None:
+        name = mixed_fleet.name(number)
+        live = [one for one in RUN.findings if one.host == name and not one.waived]
+        page = opened(RUN, f"#host={name}")
+        sentence = page.locator("#host-facts .sentence")
+        sentence.wait_for()
+        headings = page.locator("#host-facts h3", has_text="Findings")
+        if not live:
+            expect(headings).to_have_count(0)
+            return
+        told = "one finding" if len(live) == 1 else f"{len(live)} findings"
+        expect(sentence).to_contain_text(told)
+        expect(headings).to_have_text(re.compile(rf"^Findings: {len(live)}( \(|$)"))
+
+    def test_counts_of_hosts_agree_wherever_they_stand(self, opened: Opened) -> None:
+        page = opened(RUN)
+        title = page.locator("h1").inner_text()
+        kinds = page.get_by_role("list", name="Hosts by kind").get_by_role("listitem").all_inner_texts()
+        assert "7 failing" in title and "7 failing" in kinds and "7 failing" in page.title()
+        assert "30 ok (5 with warnings)" in title
+        assert {"25 ok, no warnings", "5 ok, with warnings"} <= set(kinds)
+        expect(page.locator("#verdict option[value=findings]")).to_have_text("failing (7)")
+        alone = opened(runs.run(runs.host("a"), runs.host("b", "findings"), findings=(runs.finding("b"),)))
+        assert alone.locator(".tallies li").all_inner_texts() == ["1 ok", "1 failing"]
+
+    def test_the_legend_has_the_marks_of_this_run_alone(self, opened: Opened) -> None:
+        page = opened(RUN)
+        marks = "(all) => [...new Set(all.map((one) => one.className))].sort()"
+        shown = page.locator("#matrix .badge").evaluate_all(marks)
+        told = page.locator(".legend .badge").evaluate_all(marks)
+        assert set(told) == {one for one in shown if one == "badge error explained" or "explained" not in one}
+        assert "badge critical" not in told
+        well = opened(runs.run(runs.host("a")))
+        assert well.locator(".legend").inner_text().split() == ["nothing", "found"]
+
+    def test_a_warning_that_is_explained_is_in_the_legend(self, opened: Opened) -> None:
+        found = (runs.finding("a", "x"), runs.finding("a", "y", "warning", cause="x"))
+        page = opened(runs.run(runs.host("a", "findings"), findings=found))
+        expect(page.locator(".legend .badge.warning.explained")).to_have_count(1)
+        expect(page.locator(".legend")).not_to_contain_text("one more rule")
 
     def test_each_rule_says_what_it_is(self, opened: Opened) -> None:
         page = opened(RUN)
@@ -236,7 +279,7 @@ class TestWords:
     def test_a_reader_who_hears_the_legend_hears_each_word_once(self, opened: Opened) -> None:
         page = opened(RUN)
         legend = page.locator(".legend").aria_snapshot()
-        assert legend.count("critical") == 1
+        assert legend.count("error") == 1
         assert page.get_by_role("region", name="Fleet").count() == 1
 
     def test_without_javascript_that_is_said_first(self, opened: Opened) -> None:
@@ -292,7 +335,7 @@ class TestFilter:
         page = opened(RUN, viewport=NARROW)
         expect(page.get_by_label("Severity")).to_be_hidden()
         first = page.locator(f"{ROWS} a").first.bounding_box()
-        assert first and first["y"] < 490
+        assert first and first["y"] < 600
         page.get_by_role("button", name="More filters").click()
         page.get_by_label("Severity").select_option("error")
         assert len(names(page)) == 7
@@ -330,6 +373,39 @@ class TestWays:
             page.keyboard.press("Escape")
             until(page, "location.hash === ''")
 
+    @pytest.mark.parametrize("window", [WIDE, NARROW])
+    @pytest.mark.parametrize("long", [False, True])
+    def test_a_mark_s_finding_has_its_heading_whole_above_it(
+        self, opened: Opened, window: ViewportSize, long: bool
+    ) -> None:
+        name = f"{'x' * 60}.{'y' * 60}.lab" if long else "gpu1.lab"
+        found = tuple(runs.finding(name, f"rule-{number}", message="w " * 200) for number in range(20))
+        run = runs.run(runs.host(name, "findings"), findings=found)
+        for number in (0, 3):
+            page = opened(run, f"#host={name}&at=rule-{number}", viewport=window)
+            at = page.locator("#host-facts [data-rule]:focus")
+            at.wait_for()
+            bar = page.locator("dialog > .bar").bounding_box()
+            head = page.locator("#host-facts h3", has_text="Findings").bounding_box()
+            box = at.bounding_box()
+            assert bar and head and box
+            below = bar["y"] + bar["height"]
+            assert below <= box["y"] < below + 60
+            # The part's heading is whole or wholly out of sight, never cut by the bar.
+            assert head["y"] >= below if number == 0 else head["y"] + head["height"] <= below
+
+    @pytest.mark.parametrize("links", ["#host-facts .contents button", "header .contents a"])
+    def test_links_to_parts_can_be_hit_on_a_phone_and_all_are_seen(self, opened: Opened, links: str) -> None:
+        page = opened(RUN, f"#host={LOST}" if "host" in links else "", viewport=NARROW)
+        page.locator(links).first.wait_for()
+        boxes = [one.bounding_box() for one in page.locator(links).all()]
+        assert len(boxes) > 4
+        for box in boxes:
+            assert box and box["height"] >= 32 and box["x"] + box["width"] <= NARROW["width"]
+        for one in page.locator(".tallies a, .legend > span").all():
+            box = one.bounding_box()
+            assert box is None or box["x"] + box["width"] <= NARROW["width"]
+
     def test_references_are_followed_without_telling_where_from(self, opened: Opened) -> None:
         page = opened(RUN, f"#host={LOST}")
         link = page.locator("#host-facts a.address").first
@@ -361,7 +437,9 @@ class TestRemedies:
         )
 
     def test_what_ends_all_that_runs_is_marked(self, opened: Opened) -> None:
-        page = opened(RUN, f"#host={LOST}")
+        remedy = ("sudo dmesg | grep -i xid", "sudo systemctl reboot  # ends everything that runs on this host")
+        run = runs.run(runs.host("a", "findings"), findings=(runs.finding("a", remedy=remedy),))
+        page = opened(run, "#host=a")
         last = page.locator("#host-facts .remedy li").last
         expect(last.locator("code")).to_have_text("sudo systemctl reboot")
         expect(last.locator(".mark")).to_have_text("reboots the host")
@@ -408,6 +486,36 @@ class TestRemedies:
         told = page.locator("#host-facts .next.changed")
         expect(told).to_contain_text("Find out which before you log in")
         assert told.locator("code").all_inner_texts() == ["fleetcheck doctor gpu1.lab -i fleet.yaml", KEYS]
+
+    @pytest.mark.parametrize("where", ["host", "list"])
+    def test_a_button_says_what_it_copies(self, opened: Opened, where: str) -> None:
+        page = opened(RUN, f"#host={LOST}" if where == "host" else "")
+        if where == "list":
+            page.locator("details.rule", has_text="gpu-missing").locator("summary").click()
+        remedy = page.locator("#host-facts .remedy" if where == "host" else "details.rule[open] .remedy").first
+        commands = remedy.locator("code").all_inner_texts()
+        assert commands
+        for command in commands:
+            button = remedy.get_by_role("button", name=f"Copy: {command}", exact=True)
+            expect(button).to_have_text("Copy")
+        button.click()
+        expect(button.or_(remedy.get_by_role("button", name=f"Copied: {command}", exact=True))).to_have_text(
+            "Copied"
+        )
+
+    def test_the_demo_s_page_has_no_command_that_needs_an_inventory(self, opened: Opened) -> None:
+        host = runs.host("demo-rtx06", "unreachable")
+        run = runs.run(host, runs.host("demo-rtx01"))
+        run = run.model_copy(update={"run": run.run.model_copy(update={"inventory": DEMO})})
+        page = opened(run)
+        told = ["fleetcheck demo --output json:demo.json", "fleetcheck show demo-rtx06 demo.json"]
+        assert page.locator("#unseen code").all_inner_texts() == told
+        footer = page.locator("footer code").all_inner_texts()
+        assert footer == [told[0], "fleetcheck show HOST demo.json", "fleetcheck rules RULE"]
+        look_at(page, "demo-rtx06")
+        assert page.locator("#host-facts code").all_inner_texts() == told
+        usual = opened(RUN).locator("footer code").first
+        expect(usual).to_have_text("fleetcheck show HOST -i fleet.yaml")
 
 
 class TestFacts:
@@ -466,6 +574,44 @@ class TestPaper:
         page = opened(LARGE)
         for number in (1, 2):
             assert re.search(r"Host +Verdict.* GPUs +Driver +FlashInfer +csrc +Fusion", printed(page, number))
+
+    @pytest.mark.skipif(shutil.which("pdftotext") is None, reason="needs pdftotext: apt-get install poppler-utils")
+    @pytest.mark.parametrize("window", [WIDE, NARROW])
+    def test_upright_paper_shows_the_facts_as_well(
+        self, opened: Opened, tmp_path: Path, window: ViewportSize
+    ) -> None:
+        page = opened(RUN, viewport=window)
+        file = tmp_path / "page.pdf"
+        margin: PdfMargins = {"top": "10mm", "bottom": "10mm", "left": "10mm", "right": "10mm"}
+        page.pdf(path=file, format="A4", margin=margin)
+        command = ["pdftotext", "-l", "1", "-layout", str(file), "-"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert re.search(r"Host +Verdict.* GPUs +Driver +FlashInfer +csrc +Fusion", said)
+        assert re.search(rf"{EDITED} .*env-edited \+1 +8× 12.0 +580.95.05 +0.6.2 +MOVED, missing", said)
+
+    def test_a_narrow_sheet_has_no_layout_of_a_phone(self, opened: Opened) -> None:
+        page = opened(RUN, viewport=NARROW)
+        driver = page.locator("#matrix th[data-key=driver]")
+        expect(driver).to_be_hidden()
+        page.emulate_media(media="print")
+        expect(driver).to_be_visible()
+
+    @pytest.mark.skipif(shutil.which("pdftotext") is None, reason="needs pdftotext: apt-get install poppler-utils")
+    def test_a_finding_stays_with_the_first_step_of_its_remedy(self, opened: Opened, printed: Any) -> None:
+        """A remedy longer than what is left of a sheet goes on overleaf, and the finding keeps its beginning."""
+        page = opened(RUN)
+        sheets = [printed(page, number) for number in range(1, 7)]
+        begun = [sheet for sheet in sheets if re.search(r"^ *Remedy", sheet, re.MULTILINE)]
+        assert len(begun) > 2
+        for sheet in begun:
+            lines = [line.strip() for line in sheet.splitlines() if line.strip()]
+            for place, line in enumerate(lines):
+                if line.startswith("Remedy"):
+                    # Below it its first step, and above it, on the same sheet, what it mends.
+                    assert lines[place + 1].startswith("1.")
+                    assert place >= 2
+        # Steps that stand whole on two sheets: the long remedy is broken between them.
+        assert any(re.match(r"[2-9]\.", sheet.strip()) for sheet in sheets[1:])
 
     def test_what_needs_a_look_is_printed_and_all_on_request(self, opened: Opened) -> None:
         page = opened(RUN)

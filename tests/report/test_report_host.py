@@ -34,12 +34,12 @@ def shown(name: str, width: int = 0) -> str:
 NONE_LEFT = "8 of 8 GPUs are missing, nvidia-smi lists none"
 GPUS = "8 GPUs of compute capability 12.0, ok"
 WRONG = "/root/ml-env/lib/python3.11/site-packages/flashinfer/csrc, not where the package keeps them"
-WELL = "sources complete, allreduce fusion off"
+WELL = "sources complete, allreduce fusion off (refused)"
 SENTENCES = {
     "gpu02.lab": f"is ok with one finding fusion-refused (info): {GPUS}; "
     f"/root/ml-env has FlashInfer 0.6.2, {WELL}.",
     "gpu18.lab": f"has 2 findings, the worst csrc-missing (error): {GPUS}; /root/ml-env has FlashInfer 0.6.2, "
-    f"sources missing at {WRONG}, allreduce fusion off; /opt/other has FlashInfer 0.6.2, {WELL}.",
+    f"sources missing at {WRONG}, allreduce fusion off (refused); /opt/other has FlashInfer 0.6.2, {WELL}.",
     "gpu20.lab": "has one finding smi-hung (error): nvidia-smi hung; no Python environment is known.",
     "gpu21.lab": f"has one finding venv-missing (error): {GPUS}; /root/ml-env is missing.",
     "bad-timeout": "was not checked, timeout at the stage connect: timeout: the reason",

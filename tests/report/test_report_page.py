@@ -153,7 +153,7 @@ class TestWithoutItsScript:
         }
         (gpus,) = (row[2] for row in page.rows if row[0].strip() == mixed_fleet.name(18))
         assert marked == {
-            (mixed_fleet.name(3), "csrc"): "MOVED, missing", (mixed_fleet.name(12), "Fusion"): "on-unvalidated",
+            (mixed_fleet.name(3), "csrc"): "MOVED, missing", (mixed_fleet.name(12), "Fusion"): "on, unsafe-patch",
             (mixed_fleet.name(18), "GPUs"): gpus.strip(),
             (mixed_fleet.name(27), "Driver"): "575.57.08", (mixed_fleet.name(30), "GPUs"): "hung",
             (mixed_fleet.name(33), "FlashInfer"): "venv missing",

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from support import runs
-from support.tables import block, render, rows, told
+from support.tables import block, lines_of, render, rows, told
 
 from fleetcheck.facts import topology
 from fleetcheck.facts.records import Device, Venv
@@ -29,16 +29,16 @@ def test_every_host_has_its_row_with_its_verdict(width: int, wide: bool) -> None
 
 def test_the_summary_comes_first() -> None:
     assert render(runs.every_kind()).splitlines()[0] == (
-        "29 hosts: 17 ok, 4 with findings, 7 not checked (1 auth-failed, 1 gateway-failed, 1 host-key-changed, "
-        "1 host-key-unknown, 1 probe-error, 1 timeout, 1 unreachable), 1 in maintenance; "
-        "findings: 1 critical, 3 errors, 3 warnings, 16 info, 1 waived"
+        "29 hosts: 17 ok (1 with warnings), 4 failing, 7 not checked (1 auth-failed, 1 gateway-failed, "
+        "1 host-key-changed, 1 host-key-unknown, 1 probe-error, 1 timeout, 1 unreachable), 1 in maintenance; "
+        "findings: 1 critical, 3 errors, 2 warnings, 16 info, 1 waived; explained by these: 1 warning"
     )
-    assert render(runs.run()) == "0 hosts: 0 ok, 0 with findings; findings: none\n"
+    assert render(runs.run()) == "0 hosts: 0 ok, 0 failing; findings: none\n"
 
 
 def test_worst_first_and_healthy_hosts_in_one_line() -> None:
     shown = [row[0] for row in rows(render(runs.every_kind()))[1:]]
-    assert shown[:3] == ["gpu19.lab", "gpu18.lab", "gpu18.lab"]
+    assert shown[:5] == ["gpu19.lab", "gpu20.lab", "gpu18.lab", "gpu18.lab", "gpu21.lab"]
     assert shown.index("gpu21.lab") < shown.index("bad-unreachable") < shown.index("bad-skipped")
     assert shown[-2:] == ["gpu17.lab", "gpu[01-16].lab (16)"]
     wide = [row[0] for row in rows(render(runs.every_kind(), wide=True))[1:]]
@@ -50,7 +50,7 @@ def test_the_cells_say_what_is_known() -> None:
     shown = {row[0] + row[4]: row for row in rows(render(runs.every_kind()))[1:]}
     csrc = "/root/ml-env/lib/python3.11/site-packages/flashinfer"
     assert shown["gpu18.lab/root/ml-env"][1:] == [
-        "8× 12.0", "-", "580.95.05", "/root/ml-env", "0.6.2", f"MOVED, missing {csrc}/csrc", "off",
+        "8× 12.0", "-", "580.95.05", "/root/ml-env", "0.6.2", f"MOVED, missing {csrc}/csrc", "off (refused)",
         "csrc-missing (error)",
     ]  # fmt: skip
     assert shown["gpu18.lab/opt/other"][-1] == "findings"
@@ -152,8 +152,8 @@ MOVED = "MOVED /root/ml-env/lib/python3.11/site-packages/flashinfer/csrc"
     ("width", "cells"),
     [
         (0, MOVED),
-        (120, "MOVED …/python3.11/site-packages/flashinfer/csrc"),
-        (80, "MOVED …/site-packages/flashinfer/csrc"),
+        (120, "MOVED …/lib/python3.11/site-packages/flashinfer/csrc"),
+        (80, "MOVED …/flashinfer/csrc"),
         (55, "MOVED"),
     ],
 )
@@ -165,13 +165,136 @@ def test_whole_sources_in_another_place_never_read_as_all_well(width: int, cells
     assert cells not in shown["a"]
 
 
+def fusion(text: str) -> str:
+    """Return the FUSION cell of the one row of a table, however many lines it takes."""
+    head, *lines = lines_of(text)
+    start, end = head.index("FUSION"), head.index("VERDICT")
+    return " ".join(line[start:end].strip() for line in lines).strip().replace("unsafe- patch", "unsafe-patch")
+
+
 @pytest.mark.parametrize("width", [0, 200, 120, 80, 60])
 def test_what_is_in_use_reads_as_not_known_at_every_width(width: int) -> None:
     patched = runs.venv(verdict="unsafe-patch", effective="unknown")
     text = render(runs.run(runs.host("b", venvs=(patched,))), width)
-    cell = next(cell for row in rows(text) for cell in row if cell.startswith("unsafe-patch"))
-    assert cell in ("unsafe-patch (in use: not known)", "unsafe-patch?")
-    assert ("FUSION with ?" in text) == (cell == "unsafe-patch?")
+    cell = fusion(text)
+    assert cell in ("unsafe-patch (in use: not known)", "unsafe-patch, use?")
+    assert ("FUSION with use?" in text) == (cell == "unsafe-patch, use?")
+
+
+@pytest.mark.parametrize("width", [0, 120, 80, 60])
+@pytest.mark.parametrize(
+    ("verdict", "effective", "cell"),
+    [
+        ("unsafe-patch", "on-unvalidated", "on, unsafe-patch"), ("patched", "on-unvalidated", "on, patched"),
+        ("unsafe-patch", "off", "off, unsafe-patch"), ("refused", "off", "off (refused)"),
+        ("absent", "off", "off (absent)"), ("supported", "off", "off"), ("supported", "on", "on"),
+        ("refused", "would-crash", "would-crash"), ("unknown", "unknown", "unknown"), ("unreadable", "off", "off"),
+    ],
+)  # fmt: skip
+def test_an_edit_and_a_refusal_are_told_whatever_the_server_does(
+    width: int, verdict: str, effective: str, cell: str
+) -> None:
+    venv = runs.venv(verdict=verdict, effective=effective)
+    assert fusion(render(runs.run(runs.host("b", venvs=(venv,))), width)) == cell
+
+
+LISTED_NONE = {"state": "hung", "count": None, "compute_capability": ()}
+SEEN = (Device(compute_capability="12.0", compute_capability_basis="guessed"),) * 8
+
+
+@pytest.mark.parametrize(
+    ("verdict", "effective", "cell"),
+    [
+        ("supported", "unknown", "supported if 12.0, use?"), ("refused", "off", "off (refused if 12.0)"),
+        ("supported", "on", "on, supported if 12.0"), ("supported", "off", "off"),
+        ("unsafe-patch", "on-unvalidated", "on, unsafe-patch if 12.0"),
+        ("refused", "would-crash", "would-crash if 12.0"),
+        ("absent", "off", "off (absent)"), ("unknown", "unknown", "unknown"),
+    ],
+)  # fmt: skip
+def test_what_rests_on_gpus_that_nobody_read_is_no_fact(verdict: str, effective: str, cell: str) -> None:
+    venv = runs.venv(verdict=verdict, effective=effective)
+    for devices, kind in ((SEEN, "12.0"), ((), "as expected")):
+        host = runs.host("b", venvs=(venv,), gpus=runs.gpus(**LISTED_NONE, devices=devices))
+        assert fusion(render(runs.run(host), 80)) == cell.replace("12.0", kind)
+
+
+def test_among_errors_what_costs_most_comes_first() -> None:
+    costs = ("fusion-unsafe-patch", "smi-hung", "venv-missing", "env-edited", "csrc-decoy", "driver-version")
+    hosts = tuple(runs.host(f"h{n}", "findings") for n in range(6))
+    found = tuple(runs.finding(f"h{n}", rule) for n, rule in enumerate(reversed(costs)))
+    noted = (runs.host("w1"), runs.host("w2"))
+    found += (runs.finding("w1", "persistence-off", "warning"), runs.finding("w2", "fusion-patched", "warning"))
+    run = runs.run(*noted, *hosts, findings=found)
+    for wide in (False, True):
+        text = render(run, wide=wide)
+        shown = rows(text)[1:]
+        assert [row[-1].removesuffix(" (error)") for row in shown[:6]] == list(costs)
+        assert [row[0] for row in shown[6:]] == (["w2", "w1"] if wide else ["w1-2"])[: len(shown) - 6] or not wide
+        told = re.findall(r"^(?:ERROR|WARNING)  (\S+)", text, re.MULTILINE)
+        assert told == [*costs, "fusion-patched", "persistence-off"]
+
+
+def test_a_row_is_named_by_the_costliest_of_its_gravest() -> None:
+    found = [runs.finding("a", rule) for rule in ("csrc-decoy", "driver-version", "smi-hung", "env-edited")] + [
+        runs.finding("a", "fusion-would-crash", cause="env-edited"),
+        runs.finding("a", "fusion-patched", "warning"),
+    ]
+    run = runs.run(runs.host("a", "findings"), findings=tuple(found))
+    assert rows(render(run))[1][-1] == "smi-hung (error) +4"
+
+
+def test_the_summary_counts_apart_what_others_explain() -> None:
+    found = (
+        runs.finding("a", "root"), runs.finding("a", "leaf", cause="root"), runs.finding("a", "far", cause="leaf"),
+        runs.finding("a", "odd", "warning", cause="not-there"), runs.finding("b", "note", "info"),
+        runs.finding("c", "small", "warning"),
+    )  # fmt: skip
+    run = runs.run(runs.host("a", "findings"), runs.host("b"), runs.host("c"), findings=found)
+    assert table.summary(run) == (
+        "3 hosts: 2 ok (1 with warnings), 1 failing; findings: 1 error, 2 warnings, 1 info; "
+        "explained by these: 2 errors"
+    )
+
+
+def test_prose_is_broken_and_a_command_is_not() -> None:
+    command = "/opt/ml-env/bin/python -m pip freeze > " + "a/long/path/" * 8
+    restart = "Restart the processes that serve from this environment; until then they keep what they loaded."
+    steps = (
+        f"{restart} (restarts serving)", command,
+        f"Or move to 0.6.17 or newer, with the release that pins it: {command}", f"Or: {command}",
+    )  # fmt: skip
+    found = (runs.finding("a", remedy=steps),)
+    for width in (80, 120):
+        lines = block(render(runs.run(runs.host("a", "findings"), findings=found), width), "ERROR").splitlines()
+        assert all(len(line) <= width for line in lines if "python" not in line)
+        start = lines.index("    remedy (on the host)") + 1
+        assert lines[start].startswith("      1. Restart the processes")
+        assert lines[start + 1].startswith("         ")
+        assert lines[start + 1].endswith("(restarts serving)")
+        assert lines[start + 2 :] == [
+            f"      2. {command}", "      3. Or move to 0.6.17 or newer, with the release that pins it:",
+            f"         {command}", f"      4. Or: {command}",
+        ]  # fmt: skip
+
+
+def test_the_path_of_sources_in_their_place_gives_way_first() -> None:
+    linked = runs.gpus(links=FOUR, link="SYS", nvlink=False)
+    moved = runs.venv(csrc_dir="/root/ml-env/lib/python3.11/site-packages/flashinfer/csrc")
+    used = runs.venv(verdict="unsafe-patch", effective="unknown")
+    hosts = (runs.host("a", venvs=(used,), gpus=linked), runs.host("b", venvs=(moved,), gpus=linked))
+    kinds = set()
+    for width in range(60, 240):
+        head, *shown = rows(render(runs.run(*hosts), width))
+        csrc = {row[head.index("CSRC")].partition(" ")[::2] for row in shown if "CSRC" in head and len(row) > 5}
+        whole = "LINK" in head and {(row[head.index("LINK")], row[head.index("FUSION")]) for row in shown} == {
+            ("SYS (0-2 +3)", "unsafe-patch (in use: not known)"),
+            ("SYS (0-2 +3)", "off (refused)"),
+        }
+        told = ("complete", "") not in csrc and any(state == "complete" for state, _ in csrc)
+        assert whole or not told, "the path stands where all else is whole"
+        kinds.add((whole, told))
+    assert kinds == {(True, True), (True, False), (False, False)}
 
 
 def test_the_verdict_names_the_gravest_rule_and_counts_the_others() -> None:

@@ -60,9 +60,9 @@ def test_hosts_whose_findings_differ_have_rows_of_their_own() -> None:
 
 def test_what_all_hosts_have_gives_way_to_what_tells_them_apart() -> None:
     text = render(mixed_fleet.fleet(40), 80)
-    assert rows(text)[0] == ["HOST", "GPUS", "FLASH-", "CSRC", "FUSION", "VERDICT"]
+    assert rows(text)[0] == ["HOST", "GPUS", "DRIVER", "CSRC", "FUSION", "VERDICT"]
     assert "Alike wherever known: VENV /opt/venvs/serve, LINK SYS." in text
-    assert "Without room here: DRIVER. See --wide." in text
+    assert "Without room here: FLASHINFER. See --wide." in text
     assert any(line.split() == ["missing"] for line in text.splitlines()), "MOVED and missing take a line each"
     two = render(runs.run(runs.host("a", venvs=(runs.venv("/v"), runs.venv("/w")))), 80)
     assert [row[rows(two)[0].index("VENV")] for row in rows(two)[1:]] == ["/v", "/w"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import unfolded
 
 from fleetcheck.inventory.nodes import expand
 from fleetcheck.report.nodes import fold, wrap
@@ -124,17 +124,47 @@ def test_racks_unfold_to_the_same_hosts(names: list[str]) -> None:
 @given(st.lists(st.from_regex(r"\A[a-z]{1,3}[0-9]{1,4}(-n[0-9]{1,3})?(\.lab)?\Z"), max_size=40))
 def test_folded_names_unfold_to_the_same_hosts(names: list[str]) -> None:
     folded = fold(names)
-    assert set(NodeSet(folded, resolver=RESOLVER_NOGROUP)) == set(names)
-    assert "".join(wrap(folded, 20)) == folded
-    assert "".join(wrap(folded, 20, 7)) == folded
+    assert unfolded(folded) == set(names)
+    for room, first in ((20, None), (20, 7), (1, None)):
+        lines = wrap(folded, room, first)
+        assert unfolded("".join(lines)) == set(names)
+        # Each line can be pasted alone.
+        parts = [unfolded(line.removesuffix(",")) for line in lines]
+        assert sum(map(len, parts)) == len(set(names))
+        assert set().union(*parts) == set(names)
 
 
 @pytest.mark.parametrize(
     ("folded", "room", "first", "lines"),
     [
-        ("gpu[015-016].rack02.lab", 16, None, ["gpu[015-016]", ".rack02.lab"]),
+        ("gpu[015-016].rack02.lab", 16, None, ["gpu015.rack02.lab,", "gpu016.rack02.lab"]),
+        ("gpu[015-017].rack02.lab", 16, None, ["gpu[015-017].rack02.lab"]),
+        (
+            "gpu[025-030,032-048].rack02.lab,a",
+            30,
+            None,
+            ["gpu[025-030].rack02.lab,", "gpu[032-048].rack02.lab,a"],
+        ),
+        (
+            "r[1,3]-gpu[01-08,10-12,14]",
+            18,
+            None,
+            ["r[1,3]-gpu[01-08],", "r[1,3]-gpu[10-12],", "r[1,3]-gpu14"],
+        ),
+        ("r[1,3]-gpu[01-08]", 12, None, ["r1-gpu[01-08],", "r3-gpu[01-08]"]),
+        (
+            "gpu[01,03,05,07,09,11].lab",
+            21,
+            15,
+            ["gpu[01,03].lab,", "gpu[05,07,09,11].lab"],
+        ),
         ("gpu[015-016].rack02.lab", 23, None, ["gpu[015-016].rack02.lab"]),
-        ("gpu[01,03,05].rack02.lab,a", 16, None, ["gpu[01,03,", "05].rack02.lab,a"]),
+        (
+            "gpu[01,03,05].rack02.lab,a",
+            16,
+            None,
+            ["gpu01.rack02.lab,", "gpu03.rack02.lab,", "gpu05.rack02.lab,", "a"],
+        ),
         ("one-name-that-stays-whole.rack02.lab", 16, None, ["one-name-that-stays-whole.rack02.lab"]),
         ("aa,bb,cc,dd", 9, 3, ["aa,", "bb,cc,dd"]),
     ],

@@ -80,11 +80,20 @@ def gate_only(shop: Workshop, name: str) -> Built:
     return built
 
 
-@case("ok", "fusion-patched", "package-modified", venvs=(Seen(fusion="patched", gate=ADMITS_12, guards=0),))
+@case("findings", "fusion-patched", "package-modified", venvs=(Seen(fusion="patched", gate=ADMITS_12, guards=0),))
 def gate_and_header(shop: Workshop, name: str) -> Built:
     built, made = shop.stock(name)
     wheels.edit(made.flashinfer / "jit/comm.py", GATE, WIDE_GATE, count=1)
     wheels.edit(made.flashinfer / HEADER, GUARD, "", count=13)
+    return built
+
+
+@case("ok", "fusion-patched", "package-modified", venvs=(Seen(fusion="patched", gate=ADMITS_12, guards=0),))
+def gate_header_and_stride(shop: Workshop, name: str) -> Built:
+    built, made = shop.stock(name)
+    wheels.edit(made.flashinfer / "jit/comm.py", GATE, WIDE_GATE, count=1)
+    wheels.edit(made.flashinfer / HEADER, GUARD, "", count=13)
+    wheels.edit(made.flashinfer / "data/csrc/trtllm_allreduce.cu", "[i + tp_size", "[i + 16", count=2)
     return built
 
 

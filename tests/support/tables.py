@@ -20,7 +20,7 @@ def rows(text: str) -> list[list[str]]:
     return [re.split(r" {2,}", line) for line in lines_of(text)]
 
 
-NOTES = ("Without room", "FUSION with ?", "Alike wherever known", "Known of no host", "[1]")
+NOTES = ("Without room", "FUSION with use?", "Alike wherever known", "Known of no host", "[1]")
 
 
 def lines_of(text: str) -> list[str]:
@@ -43,7 +43,7 @@ def told(text: str) -> dict[str, str]:
     unseen = joined(text, "Not checked") if "\n\nNot checked\n" in text else ""
     ends: dict[str, str] = {}
     for host, verdict in rows:
-        some = re.fullmatch(r"(\S+) \+(\d+)(?: (\[\d+\])|, see below) ", host)
+        some = re.fullmatch(r"(\S+) \+(\d+)(?: (\[\d+\])|, see below) +", host)
         if some is None:
             names = unfolded(re.sub(r" |\(\d+\)", "", host))
         else:

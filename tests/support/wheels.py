@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 from support.fetch import cache_folder, is_here, packages
 
+from fleetcheck.agent.program import sources
+
 
 def fetched(name: str, version: str) -> Path:
     """Return the wheel of one pinned package; skip the test where it was not fetched."""
@@ -34,8 +36,10 @@ def decides(name: str) -> bool:
 
     All others stay in the wheel where a test asks for these alone: the newest release is 855 MB of 18,000 files.
     """
-    parts = ("flashinfer/data/csrc/", "flashinfer/data/include/flashinfer/comm/")
-    return (name.endswith(".py") and not name.startswith("flashinfer/data/")) or name.startswith(parts)
+    data = "flashinfer/data/"
+    parts = (f"{data}csrc/", f"{data}include/flashinfer/", *(f"flashinfer/{file}" for file in sources.STAND))
+    parts += (f"{data}spdlog/",)
+    return (name.endswith(".py") and not name.startswith(data)) or name.startswith(parts)
 
 
 def unpack(wheel: Path, folder: Path, only: Callable[[str], bool] | None = None) -> Path:

@@ -19,6 +19,7 @@ from fleetcheck.agent.program.values import (
     open_file,
     problem,
     text_value,
+    without_query,
     without_secrets,
 )
 
@@ -141,7 +142,7 @@ def activate(root: Root, item: Dict[str, Any], source: bytes, limit: float) -> "
             return quiet(root, item, source, limit), value
     talk = Talk(root, item, kind, source)
     ended = talk.streams.run(time.monotonic() + limit, lambda: talk.result().count(b"\0") >= 3)
-    value["stderr"] = without_secrets(talk.text("noise"))
+    value["stderr"] = without_query(without_secrets(talk.text("noise")))
     if ended == "enough":
         rc, python3, path = talk.result().split(b"\0", 3)[:3]
         value["rc"] = int(rc[1:] or 0)
@@ -151,7 +152,7 @@ def activate(root: Root, item: Dict[str, Any], source: bytes, limit: float) -> "
     value["status"] = "hung" if ended == "limit" else "exited"
     value["rc"] = talk.rc()
     value["python3"] = no_python3("the activation " + value["status"])
-    value["stderr"] = (value["stderr"] + without_secrets(talk.text("stderr")))[:8192]
+    value["stderr"] = (value["stderr"] + without_query(without_secrets(talk.text("stderr"))))[:8192]
     talk.streams.close()
     return quiet(root, item, source, limit), value
 
@@ -169,13 +170,17 @@ def converse(talk: Talk, value: Dict[str, Any], limit: float) -> "Optional[Tuple
     if ended == "enough":  # it is about to exit: waiting for that makes its CPU time count
         talk.streams.run(min(time.monotonic() + 0.3, time.monotonic() + limit), lambda: False)
     told = talk.result().split(b"\0", 3)[-1].decode("ascii", "replace")
-    value["stderr"] = without_secrets(talk.text("stderr"))
+    value["stderr"] = without_query(without_secrets(talk.text("stderr")))
     value["rc"] = talk.rc()
     talk.streams.close()
     lines = told.split("\n")
     if lines[0].startswith('{"too_old"'):
         value["state"] = "too-old"
         value["error"] = one_line(lines[0].partition(":")[2].strip(' "}'))
+        return None
+    if len(lines) >= 3 and lines[1].startswith('{"broken"'):
+        value["state"], value["rc"] = "broken", None
+        value["error"] = one_line(lines[1].partition(":")[2].strip(' "}'))
         return None
     if len(lines) >= 3 and all(line.startswith("{") and line.endswith("}") for line in lines[:2]):
         value["rc"] = None

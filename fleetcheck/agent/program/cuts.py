@@ -121,6 +121,16 @@ def cut_lines(text: str, word: str) -> str:
 
 
 def rest_of(text: str, word: str) -> str:
-    """Return C++ text without comments and blank lines, and without the lines that hold ``word``."""
-    lines = (line.partition("//")[0].rstrip() for line in without_blocks(text).split("\n") if word not in line)
-    return "\n".join(line for line in lines if line)
+    """Return C++ text without comments, blank lines, and the ``#if`` and ``#elif`` that hold ``word``.
+
+    A line that goes on behind a backslash is one with the next. A comment that holds the word takes no code with
+    it.
+    """
+    whole = without_blocks(text.replace("\r\n", "\n").replace("\\\n", " "))
+    lines = (line.partition("//")[0].rstrip() for line in whole.split("\n"))
+    return "\n".join(line for line in lines if line and not (word in line and _is_condition(line)))
+
+
+def _is_condition(line: str) -> bool:
+    first, _, said = line.lstrip().partition("#")
+    return not first and said.lstrip().startswith(("if ", "if(", "elif ", "elif("))

@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from fleetcheck.agent.program.values import Root, open_file, problem, short, text_value, without_password
+from fleetcheck.agent.program.values import (
+    Root,
+    open_file,
+    problem,
+    short,
+    text_value,
+    without_password,
+    without_query,
+)
 
 PACKAGES = {
     "flashinfer": ("flashinfer-python", "flashinfer"),
@@ -58,7 +66,7 @@ def describe_dist(root: Root, folder: str) -> Dict[str, Any]:
             elif key == "Version":
                 version = text.strip()[:200]
             elif key == "Requires-Dist" and normal(text[:20]).startswith(ours) and len(requires) < 50:
-                requires.append(without_password(text.strip())[:200])
+                requires.append(without_query(without_password(text.strip()))[:200])
             elif not line:
                 break
     direct = folder + "/direct_url.json"
@@ -70,7 +78,7 @@ def describe_dist(root: Root, folder: str) -> Dict[str, Any]:
         state = "absent" if problem(error) in ("ENOENT", "ENOTDIR") else "unreadable"
     origin = text_value(root, direct[len(root.prefix) :], 4096) if os.path.lexists(direct) else None
     if origin is not None and "text" in origin:
-        origin["text"] = without_password(origin["text"])
+        origin["text"] = without_query(without_password(origin["text"]))
     return {
         "name": name,
         "version": version,
@@ -146,6 +154,8 @@ class Record:
         self.known = False
         self.only = only
         self.files: "Dict[str, Tuple[str, int | None]]" = {}
+        self.place: "str | None" = None
+        self.package = package
         self.written = newest = -1.0
         for dist, folder in zip(dists, folders):  # noqa: B905  strict= needs Python 3.10
             if dist["record"] != "present":
@@ -158,8 +168,19 @@ class Record:
                 dist["record"] = "unreadable"
                 continue
             if files and written > newest:
-                self.known, self.files, newest = True, files, written
+                self.known, self.files, self.place, newest = True, files, folder, written
                 self.written = max(written, info.st_ctime)
+
+    def add(self, names: "List[str]") -> None:
+        """Read the rows of more files, which turned out to be wanted."""
+        if self.place is None or not names:
+            return
+        self.only = tuple(names)
+        try:
+            files = self._below(self.place, self.package)[0]
+        except OSError:
+            return  # it was read before, and is gone meanwhile: nothing more is listed
+        self.files.update((name, row) for name, row in files.items() if name in names)
 
     def _below(self, folder: str, package: "str | None") -> "Tuple[Dict[str, Tuple[str, int | None]], int]":
         site = os.path.dirname(folder)

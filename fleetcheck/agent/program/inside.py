@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any, Dict, List
 
+from fleetcheck.agent.program.absent import add_needed
 from fleetcheck.agent.program.constant import named_csrc
 from fleetcheck.agent.program.distributions import PACKAGES, PROVIDERS, Record, describe_dist, find_dists
 from fleetcheck.agent.program.frameworks import FRAMEWORK_FILES, cubins, framework_files, prebuilt, shadows
@@ -124,7 +125,9 @@ def _files(root: Root, name: str, place: str, folders: "List[str]", value: Dict[
     elif name == "flashinfer":
         record = Record(value["dists"], folders, place, RECORDED)
         value["gates"] = []
-        value["files"], value["checked"], errors = flashinfer_files(root, place, record, value["gates"])
+        texts: "Dict[str, bytes]" = {}
+        files, value["checked"], errors = flashinfer_files(root, place, record, value["gates"], texts)
+        value["files"] = add_needed(root, place, record, files, texts)
         value["error"] = "; ".join(errors)[:300] or None
         value["csrc"] = [describe_csrc(root, place, folder, record) for folder in csrc_folders(place)]
         value["prebuilt"] = prebuilt(root, place + "/data/aot")
@@ -186,6 +189,10 @@ def tell(result: int) -> None:
         Added.login = sys.argv[3]
         Added.paths = added_paths(root, Added.login, dict(os.environ))
     Added.site = find_site(Added.paths)
+    if Added.site.broken is not None:
+        why = " cannot be decoded as " + sys.getfilesystemencoding() + ", so that this Python does not start"
+        os.write(result, (dumps({"broken": root.show(Added.site.broken) + why}) + "\n").encode())
+        return
     dists = find_dists([*Added.paths, *Added.site.path])
     packages = {}
     for name, names in PACKAGES.items():

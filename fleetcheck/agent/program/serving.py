@@ -123,10 +123,12 @@ class Scan(Proc):
                 value[name] = self.root.show(os.readlink(place + link))
             except OSError:
                 value[name] = None
-        value["argv_prefix"] = None
+        value["argv_prefix"] = value["argv_real"] = None
         for word in words[:2]:
             if word.startswith("/") and os.path.basename(os.path.dirname(word)) == "bin":
-                value["argv_prefix"] = self.root.show(os.path.dirname(os.path.dirname(word)))
+                prefix = value["argv_prefix"] = self.root.show(os.path.dirname(os.path.dirname(word)))
+                if value["namespace"] != "other":
+                    value["argv_real"] = self.root.show(os.path.realpath(self.root.at(prefix)))
                 break
         try:
             data = read_bytes(place + "/environ", 1 << 18)
@@ -187,6 +189,7 @@ class Scan(Proc):
                     item["launcher"] = {"pid": parent, "flags": flags_of(line), "server": server_of(line)}
                     if parent in known:
                         item["launcher"]["argv_prefix"] = known[parent]["argv_prefix"]
+                        item["launcher"]["argv_real"] = known[parent]["argv_real"]
                         item["launcher"]["env"] = known[parent]["env"]
                 parent = self.stat(parent)[0]
 
@@ -245,6 +248,20 @@ def home_of(item: "Dict[str, Any]") -> str:
     return str(item["home"] or ("/root" if item["uid"] == 0 else ""))
 
 
+def hidden_processes(root: Root) -> "Optional[str]":
+    """Return why processes of other users are not to be seen (``hidepid``), None where they are.
+
+    The first process of a namespace is always there, and belongs to another user where somebody has to ask.
+    """
+    if root.prefix:
+        return None
+    try:
+        read_bytes("/proc/1/stat", 64)
+    except OSError as error:
+        return problem(error)
+    return None
+
+
 def gather_processes(root: Root) -> "Dict[str, Any]":
     """Return the part ``processes``."""
     scan = Scan(root)
@@ -272,5 +289,6 @@ def gather_processes(root: Root) -> "Dict[str, Any]":
     return {
         "named": started.named, "startup": started.read, "startup_errors": started.errors[:20],
         "items": items, "views": views, "seen": scan.seen, "unread": scan.unread[:20],
-        "unread_count": len(scan.unread), "error": None if scan.error is None else one_line(scan.error),
+        "unread_count": len(scan.unread), "hidden": hidden_processes(root),
+        "error": None if scan.error is None else one_line(scan.error),
     }  # fmt: skip

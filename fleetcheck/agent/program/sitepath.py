@@ -16,7 +16,8 @@ from fleetcheck.agent.program.startcode import StartCode
 from fleetcheck.agent.program.startnames import module_files
 from fleetcheck.agent.program.values import problem, read_bytes
 
-PTH_LIMIT = 65536
+PTH_LIMIT = 1 << 20
+PTH_CODE = 65536
 MOST_PTH = 200
 MOST_PATHS = 2000
 # Releases that pass over .pth files whose name begins with a dot (gh-113659), a micro version for each minor one.
@@ -28,13 +29,15 @@ NO_FILE = ("ENOENT", "ENOTDIR", "ELOOP", "EINVAL", "EISDIR", "ENXIO")
 class Site:
     """An environment's prefix and search path. ``system``: it has the packages of the interpreter below, too.
 
-    ``closed``: files of its start that this user may not read, and why. What serves may read them.
+    ``closed``: files of its start that this user may not read, and why. What serves may read them. ``broken``: the
+    file that keeps ``site``, and Python with it, from starting.
     """
 
     def __init__(self, prefix: str, base_prefix: str, path: "List[str]") -> None:
         self.prefix, self.base_prefix, self.path = prefix, base_prefix, path
         self.system = True
         self.closed: "Dict[str, str]" = {}
+        self.broken: "Optional[str]" = None
         self.known = set(path)
         self.code = StartCode(self)
 
@@ -43,6 +46,11 @@ class Site:
         if len(self.path) < MOST_PATHS:
             self.path.insert(len(self.path) if at is None else at, path)
             self.known.add(path)
+
+    def replace(self, path: "List[str]") -> None:
+        """Let the path hold other entries from here on."""
+        self.path[:] = path[:MOST_PATHS]
+        self.known.update(self.path)
 
     def shut(self, file: str, error: OSError) -> None:
         """Keep that a file of the start may not be read."""
@@ -64,21 +72,32 @@ class Site:
 
     def _add_file(self, folder: str, file: str) -> None:
         try:
-            lines = pth_lines(read_bytes(file, PTH_LIMIT))
+            data = read_bytes(file, PTH_LIMIT)
+            lines = pth_lines(data)
         except OSError as error:
             self.shut(file, error)
             return  # site passes over it too, where it runs as this user
+        except UnicodeDecodeError:
+            self.broken = self.broken or file
+            return
         names = None
+        room = PTH_CODE
         for number, line in enumerate(lines, 1):
             if line.startswith("#") or not line.strip():
                 continue
-            if line.startswith(("import ", "import\t")):
+            if is_code(line):
+                room -= len(line)
+                if room < 0:
+                    self.code.tell(file, number, True)
+                    return
                 names = names or self.code.names_of_line(folder)
                 self.code.read(line, file, number, names)
                 continue
             place = os.path.abspath(os.path.join(folder, line.rstrip()))
             if "\0" not in place and place not in self.known and os.path.exists(place):
                 self.add_path(place)
+        if len(data) >= PTH_LIMIT:
+            self.code.tell(file, len(lines), True)
 
 
 def find_site(added: "List[str]") -> Site:
@@ -137,14 +156,24 @@ def pth_files(folder: str) -> "List[str]":
 
 
 def pth_lines(data: bytes) -> "List[str]":
-    """Return the lines of a ``.pth`` file: since 3.13 UTF-8 first, and by every line break that Unicode knows."""
+    """Return the lines of a ``.pth`` file: since 3.13 UTF-8 first, and by every line break that Unicode knows.
+
+    Raises UnicodeDecodeError where ``site`` does: it decodes strictly, and the interpreter ends by it.
+    """
     local = sys.getfilesystemencoding()
+    if len(data) >= PTH_LIMIT:
+        data = data.rpartition(b"\n")[0]  # cut there, and perhaps within a letter
     if sys.version_info < (3, 13):
-        return data.decode(local, "surrogateescape").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        return data.decode(local).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     try:
         return data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        return data.decode(local, "surrogateescape").splitlines()
+        return data.decode(local).splitlines()
+
+
+def is_code(line: str) -> bool:
+    """Return whether a line of a ``.pth`` file is executed."""
+    return line.startswith(("import ", "import\t"))
 
 
 class Editable:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from fleetcheck.agent.program.cuts import MAJORS, cut_functions, cut_lines, gate_rows, rest_of, without_blocks
 from fleetcheck.agent.program.distributions import Record
 from fleetcheck.agent.program.hashes import FILE_LIMIT, digest, file_digest
+from fleetcheck.agent.program.needs import ENTRIES, LAUNCHERS, SPDLOG, VENDORED
 from fleetcheck.agent.program.values import TEXT_LIMIT, Root, problem, read_bytes
 
 TEXTS = (
@@ -40,7 +41,8 @@ OPTIONAL = (
 WATCHED = ("jit/", "comm/", "data/include/flashinfer/comm/", "data/csrc/trtllm_")
 # Rows of RECORD that are needed; most of the 18,000 of a new release are of vendored headers.
 SOURCES = ("data/csrc/", "data/include/flashinfer/")
-RECORDED = ("__init__.py", *WATCHED, *TEXTS, *GATED, *SOURCES, "csrc/")
+STAND = tuple(file for files in VENDORED.values() for file in files)
+RECORDED = ("__init__.py", *WATCHED, *TEXTS, *GATED, *SOURCES, "csrc/", SPDLOG, *STAND)
 MAJORS_BYTES = MAJORS.encode()
 MOST_FILES = 2000
 MOST_BELOW = 50000
@@ -106,6 +108,9 @@ def describe_file(
         read(name, data)
     if name in TEXTS or name in HEADERS:
         _add_text(value, name, data.decode("utf-8", "replace"))
+    if (name in HEADERS or name in LAUNCHERS) and value["record"] != "match":
+        rest = rest_of(data.decode("utf-8", "replace"), "__CUDA_ARCH")
+        value["rest"] = digest(rest.encode("utf-8", "replace"))
     return value
 
 
@@ -120,8 +125,6 @@ def compare(digest: str, listed: str) -> str:
 def _add_text(value: Dict[str, Any], name: str, text: str) -> None:
     if name in HEADERS:
         value["text"], value["cut"] = cut_lines(without_blocks(text), "__CUDA_ARCH")[:TEXT_LIMIT], "lines"
-        if value["record"] != "match":
-            value["rest"] = digest(rest_of(text, "__CUDA_ARCH").encode("utf-8", "replace"))
     elif len(text) <= TEXT_LIMIT:
         value["text"] = text
     else:
@@ -207,14 +210,16 @@ def changed_sources(package: str, record: Record) -> "Tuple[List[str], int]":
 
 
 def flashinfer_files(
-    root: Root, package: str, record: Record, gates: "List[Dict[str, Any]]"
+    root: Root, package: str, record: Record, gates: "List[Dict[str, Any]]", texts: "Dict[str, bytes]"
 ) -> "Tuple[List[Dict[str, Any]], int, List[str]]":
     """Return the files to tell of, how many were compared with RECORD, and lines about what could not be read.
 
-    What they say of supported majors is added to ``gates``.
+    What they say of supported majors is added to ``gates``, and the modules that run first to ``texts``.
     """
 
     def read(name: str, data: bytes) -> None:
+        if name in ENTRIES:
+            texts[name] = data
         if MAJORS_BYTES in data and name.endswith(".py") and len(gates) < MOST_FILES:
             gates.extend(gate_rows(name, data.decode("utf-8", "replace")))
 

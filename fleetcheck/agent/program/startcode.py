@@ -17,23 +17,30 @@ from fleetcheck.agent.program.startnames import (
     condition,
     dotted,
     module_files,
+    plain,
     tables_of,
     text_of,
-    texts_of,
 )
+from fleetcheck.agent.program.startpath import (
+    FOLLOWED,
+    PLACES,
+    assign_path,
+    call_on_path,
+    changes_in,
+    entries_of,
+    is_hidden,
+)
+from fleetcheck.agent.program.startscan import MOST_STEPS, changed_place, defined_at_start, scan_start
 from fleetcheck.agent.program.values import read_bytes
 
 CODE_LIMIT = 65536
 TABLE_LIMIT = 1 << 20
 MOST_MODULES = 24
-MOST_STEPS = 4000
 MOST_BYTES = 256 << 10
-# The first two add finders for distutils alone; the others are what is looked for, and change no path.
-HARMLESS = ("_virtualenv", "_distutils_hack", "flashinfer", "torch", "sglang", "vllm")
-PLACES = ("sys.path", "sys.meta_path", "sys.path_hooks", "sys.path_importer_cache")
-CHANGES_PATH = ("insert", "append", "extend", "remove", "pop", "clear", "reverse", "sort", "__setitem__")
+# The first two add finders for distutils alone, the third one that watches imports and moves none; the others are
+# what is looked for, and change no path.
+HARMLESS = ("_virtualenv", "_distutils_hack", "ddtrace", "flashinfer", "torch", "sglang", "vllm")
 LARGE_CHANGES = ("sys.path.insert", "sys.path[", "sys.path =", "sys.meta_path.insert", "sys.meta_path[")
-RUNS = ("exec", "eval", "runpy.run_path", "site.addpackage", "site.main", "site.addsitepackages")
 
 
 class StartCode:
@@ -49,6 +56,7 @@ class StartCode:
         self.back: "Dict[str, Any]" = {}
         self.unread: "List[Tuple[str, int, bool]]" = []
         self.loaded: "Dict[str, Names]" = {}
+        self.called: "List[Any]" = []
         self.steps = self.bytes = 0
 
     def names_of_line(self, folder: str) -> Names:
@@ -67,30 +75,31 @@ class StartCode:
         try:
             body = ast.parse(text).body
             for node in body:
-                self._statement(node, names, 0)
+                self.follow(node, names, 0)
         except (SyntaxError, ValueError):
             return  # Python would not run it either
         except (RecursionError, MemoryError):
-            self._unread(file, first, True)
+            self.tell(file, first, True)
 
     def run_file(self, file: str, *, direct: bool = False) -> Names:
         """Follow a module once; ``direct`` where Python starts it by itself."""
         names = self.loaded.get(file) or Names(file, direct=direct)
         table = "__editable__" in os.path.basename(file)
         full = len(self.loaded) >= MOST_MODULES or self.bytes > MOST_BYTES
-        if file in self.loaded or (full and not table):
+        if file in self.loaded or (full and not table and not direct):
             return names
         self.loaded[file] = names
         try:
-            data = read_bytes(file, limit := TABLE_LIMIT if table else CODE_LIMIT)
+            data = read_bytes(file, TABLE_LIMIT)
         except OSError as error:
             self.site.shut(file, error)
             return names
         text = data.decode("utf-8", "replace")
-        self.bytes += 0 if table else len(data)
-        if len(data) >= limit:
-            if any(change in text for change in LARGE_CHANGES):
-                self._unread(file, 1, True)
+        self.bytes += 0 if table else min(len(data), CODE_LIMIT)
+        if len(data) >= (TABLE_LIMIT if table else CODE_LIMIT):
+            # Too much to be parsed: what Python starts by itself is told, a module that it imports by its words.
+            if direct or len(data) >= TABLE_LIMIT or any(change in text for change in LARGE_CHANGES):
+                self.tell(file, 1, True)
         elif table and self._take(text):
             pass  # what its functions do is known
         elif any(word in text for word in ("sys", "site", "import", "exec", "install(", "map_module")):
@@ -109,11 +118,11 @@ class StartCode:
             if isinstance(name, str) and isinstance(place, str) and os.path.isabs(place):
                 finder[name] = place
 
-    def _unread(self, file: str, line: int, before: bool) -> None:
+    def tell(self, file: str, line: int, before: bool) -> None:
         if len(self.unread) < 20 and (file, line, before) not in self.unread:
             self.unread.append((file, line, before))
 
-    def _load(self, name: str, places: "List[str] | None" = None) -> None:
+    def load(self, name: str, places: "List[str] | None" = None) -> None:
         """Follow what an import of a name runs, other than the standard library's."""
         if name.partition(".")[0] in HARMLESS or name.partition(".")[0] in sys.builtin_module_names:
             return
@@ -122,22 +131,25 @@ class StartCode:
                 return
             self.run_file(file)
 
-    def _statement(self, node: Any, names: Names, depth: int) -> None:
+    def follow(self, node: Any, names: Names, depth: int) -> None:
         import ast
 
         self.steps += 1
         if self.steps > MOST_STEPS or depth > DEEPEST:
-            self._scan(node, names)
+            scan_start(self, node, names)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 names.modules[alias.asname or alias.name.partition(".")[0]] = (
                     alias.name if alias.asname else alias.name.partition(".")[0]
                 )
-                self._load(alias.name)
+                self.load(alias.name)
         elif isinstance(node, ast.ImportFrom):
             self._import_from(node, names)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.functions[node.name] = node
+            for inner in node.body if isinstance(node, ast.ClassDef) else ():
+                if not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    scan_start(self, inner, names)
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             self._assign(node, names)
         elif isinstance(node, ast.Expr):
@@ -145,19 +157,21 @@ class StartCode:
         elif isinstance(node, ast.If):
             holds = condition(node.test, names, self.site.path)
             if holds is None:
-                self._scan(node, names)
+                scan_start(self, node, names)
             for inner in (node.body if holds else node.orelse) if holds is not None else ():
-                self._statement(inner, names, depth + 1)
+                self.follow(inner, names, depth + 1)
         elif isinstance(node, (ast.Try, ast.With)):
             for inner in [*node.body, *getattr(node, "orelse", ()), *getattr(node, "finalbody", ())]:
-                self._statement(inner, names, depth + 1)
+                self.follow(inner, names, depth + 1)
+            for handler in getattr(node, "handlers", ()):
+                scan_start(self, handler, names)
         elif isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Tuple)) and not node.orelse:
             for value in node.iter.elts:
-                names.values[getattr(node.target, "id", "")] = value
+                self._bind(getattr(node.target, "id", ""), value, names)
                 for inner in node.body:
-                    self._statement(inner, names, depth + 1)
-        elif not isinstance(node, ast.ClassDef):
-            self._scan(node, names)
+                    self.follow(inner, names, depth + 1)
+        else:
+            scan_start(self, node, names)
 
     def _import_from(self, node: Any, names: Names) -> None:
         places = None
@@ -171,64 +185,74 @@ class StartCode:
             whole = module + "." + alias.name if module else alias.name
             if not node.level:
                 names.modules[alias.asname or alias.name] = whole
-            self._load(whole, places)
+            if whole == "sys.*":
+                names.modules.update({place[4:]: place for place in PLACES if place.startswith("sys.")})
+            self.load(whole, places)
 
     def _assign(self, node: Any, names: Names) -> None:
         import ast
 
+        again = isinstance(node, ast.AugAssign)
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            below = target.value if isinstance(target, ast.Subscript) else target
-            place = dotted(below, names)
-            if place in PLACES:
-                self._assign_path(node, target, place, names)
-            elif isinstance(target, ast.Name) and not isinstance(node, ast.AugAssign) and node.value is not None:
-                names.values[target.id] = node.value
-        if getattr(node, "value", None) is not None:
-            self._scan(node.value, names)
+        value, line = node.value, names.first + node.lineno - 1
+        if value is None:
+            return  # an annotation alone
+        moved = [one for one in targets if changed_place(one, names, again)]
+        for target in moved:
+            try:
+                if changed_place(target, names, True) != "sys.path":
+                    raise ValueError("a finder")
+                assign_path(self.site, node, target, names)
+            except Exception:
+                self.tell(names.file, line, True)
+        for target in [one for one in targets if one not in moved]:
+            alone = isinstance(target, ast.Name) and not again
+            for inner in ast.walk(target):
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                    self._bind(inner.id, (moved[0] if moved else value) if alone else node, names)
+            stands = dotted(value, names)
+            if (not (alone or again) and stands in PLACES) or (names.direct and is_hidden(stands)):
+                self.tell(names.file, line, True)
+        if isinstance(value, ast.Call):
+            self._expression(value, names, 1)
+        elif not moved:
+            scan_start(self, value, names)
 
-    def _assign_path(self, node: Any, target: Any, place: str, names: Names) -> None:
+    def _bind(self, name: str, value: Any, names: Names, given: "Names | None" = None) -> None:
+        """Let a name stand for the path, a method of it, or ``sys``; else for a value, as it is by now.
+
+        ``given``: the names by which the value is read, where they are others.
+        """
         import ast
 
-        line = names.first + node.lineno - 1
+        given = given or names
+        stands = dotted(value, given)
+        names.modules.pop(name, None)
+        if stands == "sys" or stands in PLACES or stands.rpartition(".")[0] in PLACES:
+            names.modules[name] = stands
+            return
         try:
-            if place != "sys.path":
-                raise ValueError("a finder")
-            if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-                for text in texts_of(node.value, names):
-                    self.site.add_path(text)
-                return
-            part = getattr(target, "slice", None)
-            part = getattr(part, "value", part) if type(part).__name__ == "Index" else part
-            upper = getattr(getattr(part, "upper", None), "value", None)
-            lower = getattr(getattr(part, "lower", None), "value", 0)
-            if not isinstance(part, ast.Slice) or upper != 0 or lower != 0:
-                raise ValueError("not put in front")
-            for text in reversed(texts_of(node.value, names)):
-                self.site.add_path(text, 0)
+            texts = entries_of(value, given, self.site.path)
+            value = ast.List([ast.Constant(one) for one in texts], ast.Load())
         except Exception:
-            self._unread(names.file, line, True)
+            text = plain(value, given)  # else it is read where it is used, and told there
+            value = ast.Constant(text) if text else value
+        names.values[name] = value
 
     def _expression(self, node: Any, names: Names, depth: int) -> None:
         import ast
 
         if not isinstance(node, ast.Call):
-            self._scan(node, names)
+            scan_start(self, node, names)
             return
         name = dotted(node.func, names)
         owner, _, what = name.rpartition(".")
         line = names.first + node.lineno - 1
         try:
             if name in ("__import__", "importlib.import_module"):
-                self._load(text_of(node.args[0], names))
-            elif name == "sys.path.insert":
-                at = ast.literal_eval(node.args[0])
-                self.site.add_path(text_of(node.args[1], names), int(at))
-            elif name == "sys.path.append":
-                self.site.add_path(text_of(node.args[0], names))
-            elif name == "sys.path.extend":
-                for text in texts_of(node.args[0], names):
-                    self.site.add_path(text)
+                self.load(text_of(node.args[0], names))
+            elif owner == "sys.path" and what in FOLLOWED:
+                call_on_path(self.site, what, node.args, names)
             elif name == "site.addsitedir":
                 self.site.add_folder(text_of(node.args[0], names))
             elif name == "exec":
@@ -239,10 +263,11 @@ class StartCode:
             elif what == "install" and node.args and isinstance(node.args[0], ast.Dict):
                 self._map(self.front, ast.literal_eval(node.args[0]))
             elif not self._called(node, name, names, depth):
-                self._scan(node, names)
+                scan_start(self, node, names)
         except Exception:
             if name != "exec" or names.direct:
-                self._unread(names.file, line, what not in ("append", "extend", "addsitedir", "map_module"))
+                before = what not in ("append", "extend", "addsitedir", "map_module")
+                self.tell(names.file, line, before or changes_in(node.args, names))
 
     def _exec(self, node: Any, names: Names, line: int) -> None:
         inner = Names(names.file, direct=names.direct)
@@ -251,50 +276,17 @@ class StartCode:
 
     def _called(self, node: Any, name: str, names: Names, depth: int) -> bool:
         """Follow a call of a function of this text or of a module that was followed; False where it is neither."""
-        owner, _, what = name.rpartition(".")
-        home = names
-        if owner:
-            files = module_files(self.site.path, owner)
-            if len(files) != owner.count(".") + 1 or files[-1] not in self.loaded:
-                return False
-            home = self.loaded[files[-1]]
-        function = home.functions.get(what)
-        if function is None:
-            return False
-        inner = Names(home.file, home.first)
-        inner.values = {**home.values, **dict(zip([one.arg for one in function.args.args], node.args))}  # noqa: B905
-        inner.functions, inner.modules = home.functions, dict(home.modules)
-        for statement in function.body:
-            self._statement(statement, inner, depth + 1)
-        return True
-
-    def _scan(self, node: Any, names: Names) -> None:
-        """Tell of a change of the path or the finders anywhere below a node, and follow its imports."""
         import ast
 
-        for inner in ast.walk(node):
-            if isinstance(inner, (ast.Import, ast.ImportFrom)) and inner is not node and self.steps <= MOST_STEPS:
-                self._statement(inner, names, 1)
-            targets: "List[Any]" = []
-            if isinstance(inner, (ast.Assign, ast.Delete)):
-                targets = list(inner.targets)
-            elif isinstance(inner, ast.AugAssign):
-                targets = [inner.target]
-            where = [one.value if isinstance(one, ast.Subscript) else one for one in targets]
-            line = names.first + getattr(inner, "lineno", 1) - 1
-            if any(dotted(one, names) in PLACES for one in where):
-                self._unread(names.file, line, True)
-            if isinstance(inner, ast.Call):
-                self._scan_call(inner, names, line)
-
-    def _scan_call(self, call: Any, names: Names, line: int) -> None:
-        name = dotted(call.func, names)
-        owner, _, what = name.rpartition(".")
-        if name in ("__import__", "importlib.import_module") and call.args:
-            text = getattr(call.args[0], "value", None)
-            if isinstance(text, str):
-                self._load(text)
-        elif (name in RUNS and names.direct) or (owner in PLACES and what in CHANGES_PATH):
-            self._unread(names.file, line, what not in ("append", "extend"))
-        elif name == "site.addsitedir":
-            self._unread(names.file, line, False)
+        home, function = defined_at_start(self, name, names)
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        inner = home.copy()
+        given, later = [one.arg for one in function.args.args], function.args.defaults
+        for argument, value in zip(given[len(given) - len(later) :], later):  # noqa: B905
+            self._bind(argument, value, inner, home)
+        for argument, value in [*zip(given, node.args), *((one.arg, one.value) for one in node.keywords)]:  # noqa: B905
+            self._bind(argument or "", value, inner, names)
+        for statement in function.body:
+            self.follow(statement, inner, depth + 1)
+        return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from fleetcheck.agent.program.sitepath import Site, pth_files, pth_lines
+from fleetcheck.agent.program.sitepath import PTH_CODE, PTH_LIMIT, Site, is_code, pth_files, pth_lines
 from fleetcheck.agent.program.startnames import module_files
 from fleetcheck.agent.program.startwords import StartText
 from fleetcheck.agent.program.values import Root, read_bytes
@@ -74,11 +74,13 @@ def start_rows(
             continue
         seen.append(path)
         try:
-            data = read_bytes(path, START_LIMIT)
+            data = read_bytes(path, PTH_LIMIT if executed_alone else START_LIMIT)
+            text = StartText(data, executed(pth_lines(data)) if executed_alone else None)
         except OSError as error:
             site.shut(path, error)
             continue
-        text = StartText(data, pth_lines(data) if executed_alone else None)
+        except UnicodeDecodeError:
+            continue  # in the user site: Python does not start for that user alone
         rows = [{"file": root.show(path), "line": number, "word": word} for number, word in text.words()]
         if rows and not _recorded(dists, os.path.basename(path)):
             found += rows
@@ -89,6 +91,18 @@ def start_rows(
                     waiting += [(one, False) for one in files]
                 followed += 1
     return _told(root, site, found)
+
+
+def executed(lines: "List[str]") -> "List[str]":
+    """Return the lines of a ``.pth`` file with those alone that are executed, as far as the site follows them."""
+    room = PTH_CODE
+    kept: "List[str]" = []
+    for line in lines:
+        room -= len(line) if is_code(line) else 0
+        if room < 0:
+            break
+        kept.append(line if is_code(line) else "")
+    return kept
 
 
 def _told(root: Root, site: Site, found: "List[Dict[str, Any]]") -> "List[Dict[str, Any]]":

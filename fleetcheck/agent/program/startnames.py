@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from fleetcheck.agent.program.constant import _value
 
 DEEPEST = 12
+LONGEST = 40
 
 
 def module_files(places: "List[str]", name: str) -> "List[str]":
@@ -35,29 +36,52 @@ class Names:
         self.functions: "Dict[str, Any]" = {}
         self.modules = {"sys": "sys", "os": "os", "site": "site"}
 
-
-def dotted(node: Any, names: Names) -> str:
-    """Return the dotted name that an expression is, of the module that its first name stands for."""
-    parts: "List[str]" = []
-    while hasattr(node, "attr"):
-        parts.insert(0, node.attr)
-        node = node.value
-    first = getattr(node, "id", "")
-    if not first and getattr(getattr(node, "func", None), "id", "") == "__import__" and node.args:
-        first = str(getattr(node.args[0], "value", ""))
-        names.modules.setdefault(first, first)
-    return ".".join([names.modules.get(first, first), *parts])
+    def copy(self) -> "Names":
+        """Return the names as a function of this text finds them; what it defines stays its own."""
+        made = Names(self.file, self.first, direct=self.direct)
+        made.values, made.functions, made.modules = dict(self.values), dict(self.functions), dict(self.modules)
+        return made
 
 
-def texts_of(node: Any, names: Names) -> "List[str]":
-    """Return the texts of a list, or raise."""
+def dotted(node: Any, names: Names, depth: int = 0) -> str:
+    """Return the dotted name that an expression is, of the module that its first name stands for.
+
+    ``getattr(sys, "path")``, ``vars(sys)["path"]`` and the like are names too; ``?`` stands for what is computed.
+    """
     import ast
 
-    if isinstance(node, ast.Name) and isinstance(names.values.get(node.id), (ast.List, ast.Tuple)):
-        node = names.values[node.id]
-    if not isinstance(node, (ast.List, ast.Tuple)):
-        raise ValueError("not a list")
-    return [text_of(one, names) for one in node.elts]
+    if depth > LONGEST:
+        return ""
+    if isinstance(node, ast.Attribute):
+        # Whatever module it is taken from (os.sys), there is one sys.
+        return "sys" if node.attr == "sys" else dotted(node.value, names, depth + 1) + "." + node.attr
+    if isinstance(node, ast.Name):
+        return names.modules.get(node.id, node.id)
+    if isinstance(node, ast.Call) and node.args and isinstance(node.func, (ast.Name, ast.Attribute)):
+        called = dotted(node.func, names, depth + 1)
+        if called in ("__import__", "importlib.import_module"):
+            first = str(getattr(node.args[0], "value", ""))
+            return names.modules.setdefault(first, first)
+        if called == "getattr" and len(node.args) > 1:
+            return dotted(node.args[0], names, depth + 1) + "." + (plain(node.args[1], names) or "?")
+        if called == "vars":
+            return dotted(node.args[0], names, depth + 1) + ".__dict__"
+    if isinstance(node, ast.Subscript):
+        owner = dotted(node.value, names, depth + 1)
+        if owner == "sys.modules":
+            return plain(node.slice, names)
+        if owner.endswith(".__dict__"):
+            return owner[: -len("__dict__")] + (plain(node.slice, names) or "?")
+    return ""
+
+
+def plain(node: Any, names: Names) -> str:
+    """Return the text that an expression is; none where that is not read."""
+    try:
+        # Up to Python 3.8 the parser wraps a subscript in ast.Index.
+        return text_of(node.value if type(node).__name__ == "Index" else node, names)
+    except Exception:
+        return ""
 
 
 def text_of(node: Any, names: Names) -> str:

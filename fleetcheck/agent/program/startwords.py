@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 START_WORDS = ("FLASHINFER_CSRC_DIR", "flashinfer", "sys.path")
+# Variables that FlashInfer reads at its import; vLLM names its backends FLASHINFER and FLASHINFER_MLA.
+VARIABLES = tuple(
+    "FLASHINFER_" + one
+    for one in (
+        "CSRC", "INCLUDE", "CUDA_ARCH", "WORKSPACE", "CUBIN", "JIT", "GEN_SRC", "AOT", "DATA", "CACHE", "BASE",
+        "EXTRA", "NVCC", "DISABLE", "TVM",
+    )
+)  # fmt: skip
 QUOTES = ('"' * 3, "'" * 3)
 NAMED = ("id", "attr", "name", "asname", "arg", "module")
 
@@ -38,12 +46,12 @@ class StartText:
         else:
             pieces = [(1, "\n".join(self.lines))]
         for first, text in pieces:
-            if not any(word in text for word in START_WORDS):
+            if not any(word in text for word in (*START_WORDS, "FLASHINFER_")):
                 continue
             tree = self._tree(text)
             for number, said in _by_line(text) if tree is None else said_in(tree):
                 for word in START_WORDS:
-                    if word in said:
+                    if word in said or (word == "flashinfer" and any(one in said for one in VARIABLES)):
                         at = first - 1 + number
                         found[at] = min(found.get(at, word), word, key=START_WORDS.index)
                         break

@@ -111,7 +111,7 @@ def allowed_env(environ: Mapping[str, str], root: Root) -> Dict[str, str]:
     for name in sorted(environ):
         own = name.startswith("FLASHINFER_") or (name.startswith(("SGLANG_", "VLLM_")) and "FLASHINFER" in name)
         if name in ENV_NAMES or (own and name.isidentifier()):
-            told = without_secrets(without_password(root.show_in(environ[name])[:4096]))
+            told = without_query(without_secrets(without_password(root.show_in(environ[name])[:4096])))
             found[name] = "***" if any(word in name.lower() for word in SECRET_SIGNS[:6]) else told
     return found
 
@@ -124,6 +124,17 @@ def without_password(text: str) -> str:
         if "@" in host:
             text = text[: at + 3] + text[at + 3 + host.rindex("@") + 1 :]
         at = text.find("://", at + 3)
+    return text
+
+
+def without_query(text: str) -> str:
+    """Return a text without what follows ``?`` or ``#`` in its addresses: a signed one holds its token there."""
+    at = text.find("://")
+    while at >= 0:
+        end = next((place for place in range(at, len(text)) if text[place] in "\"' \t\r\n<>"), len(text))
+        cut = next((place for place in range(at, end) if text[place] in "?#"), end)
+        text = text[:cut] + text[end:]
+        at = text.find("://", cut)
     return text
 
 

@@ -42,13 +42,17 @@ function soft(text) {
 
 // Copies a command; on a page of a file, where a browser may keep its clipboard from pages, as a selection is copied.
 function copier(text) {
-  const made = make("button", { type: "button", class: "copy", title: text }, "Copy");
+  const made = make("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}` }, "Copy");
+  const say = (word) => {
+    made.textContent = word;
+    made.setAttribute("aria-label", `${word}: ${text}`);
+  };
   made.addEventListener("click", async (event) => {
     event.preventDefault();
     const done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
     const kept = done || selected(text, made);
-    made.textContent = kept ? "Copied" : "Not copied";
-    setTimeout(() => (made.textContent = "Copy"), 2000);
+    say(kept ? "Copied" : "Not copied");
+    setTimeout(say, 2000, "Copy");
   });
   return made;
 }

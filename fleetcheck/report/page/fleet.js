@@ -132,11 +132,14 @@ async function open() {
   if (dialog.dataset.host !== entry.name) return;
   view.replaceChildren(...parts);
   dialog.scrollTop = 0;
+  // What is scrolled to stands below the bar, which takes two lines for a long name.
+  dialog.style.scrollPaddingTop = `${dialog.firstElementChild.offsetHeight + 12}px`;
   byId("host-title").focus();
   const found = state.at && [...view.querySelectorAll("[data-rule]")].find((one) => one.dataset.rule === state.at);
   if (found) {
-    found.scrollIntoView();
-    found.focus();
+    // The first of a part brings its heading along, which would else be cut by the bar.
+    (found.previousElementSibling?.localName === "h3" ? found.parentElement : found).scrollIntoView();
+    found.focus({ preventScroll: true });
   }
 }
 

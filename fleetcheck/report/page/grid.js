@@ -2,7 +2,7 @@
 
 const FIXED = 8;
 const LINK = 3;
-const PHONE = matchMedia("(max-width: 760px)");
+const PHONE = matchMedia("screen and (max-width: 760px)");
 
 function gridOf(table, act) {
   const frame = table.closest(".frame");

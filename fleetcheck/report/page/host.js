@@ -84,19 +84,17 @@ function sections(host) {
 function further({ next }, host) {
   if (!next) return null;
   const changed = host.outcome === "host-key-changed";
-  const command = (text) => [make("code", { class: "command" }, text), copier(text)];
+  const command = (text) => make("div", {}, make("code", { class: "command" }, text), copier(text));
   return block("Next step", make("div", { class: changed ? "next changed" : "next" },
     changed ? make("p", { class: "warn" }, "Another key than the known one: the host was reinstalled, or something else answers in its place. Find out which before you log in.") : null,
-    make("p", {}, "Look at it step by step, here:"), ...command(next.doctor),
-    next.keys ? make("p", {}, "Only after you compared the key with the host's own:") : null, ...(next.keys ? command(next.keys) : [])));
+    make("p", {}, next.said), ...next.commands.map(command),
+    next.keys ? make("p", {}, "Only after you compared the key with the host's own:") : null, next.keys ? command(next.keys) : null));
 }
 
-// As the verdict counts them: the rules at fault, then what is no fault, then what another finding explains.
-function counted(findings) {
-  const faults = findings.filter(({ severity }) => severity !== "info").length;
-  const explained = findings.reduce((sum, group) => sum + group.follows.length, 0);
-  const parts = [faults && `${faults} ${faults === 1 ? "rule" : "rules"}`, findings.length > faults && `${findings.length - faults} info`, explained && `${explained} explained`];
-  return `Findings: ${parts.filter(Boolean).join(", ")}`;
+// As the sentence counts them, and of them what is no fault or goes with another.
+function counted({ all, info, explained }) {
+  const parts = [info && `${info} info`, explained && `${explained} explained`].filter(Boolean);
+  return `Findings: ${all}${parts.length ? ` (${parts.join(", ")})` : ""}`;
 }
 
 function contents(parts) {
@@ -114,11 +112,11 @@ function contents(parts) {
 }
 
 function hostView(host, room) {
-  const { sentence, findings, waived, unexamined, facts: seen } = host;
+  const { sentence, findings, counts, waived, unexamined, facts: seen } = host;
   const drawing = topology(seen.gpus ?? {}, room);
   const parts = [
     further(host, seen),
-    findings.length ? block(counted(findings), ...findings.map(finding)) : null,
+    findings.length ? block(counted(counts), ...findings.map(finding)) : null,
     waived.length ? block("Waived", make("ul", { class: "plain" }, ...waived.map((one) => make("li", { "data-rule": one.rule, tabindex: -1 }, badge("waived"), " ", named("b", one.rule), ` until ${one.until}, ${one.reason}: ${one.message}`)))) : null,
     drawing ? block("Topology", drawing) : null,
     ...sections(seen),

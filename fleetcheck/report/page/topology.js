@@ -126,7 +126,7 @@ function topology(gpus, room) {
   const outer = [...boxes(indices, links), ...alone];
   const apart = links.length ? outer.filter((box) => !box.parts.length) : [];
   const drawn = lines([...outer.filter((box) => !apart.includes(box)), ...unplaced(apart)], devices, room);
-  const told = words(links, listed, others, apart.length);
+  const told = words(links, [...devices.values()], new Set(apart.flatMap((box) => box.members).map((index) => devices.get(index))));
   drawn.setAttribute("aria-label", told);
   return make("figure", { class: "topology" }, make("figcaption", {}, told), drawn, ways(indices, links, gpus.p2p ?? {}));
 }
@@ -151,14 +151,30 @@ function lines(outer, devices, room) {
   return drawn;
 }
 
-function words(links, listed, others, apart) {
+function words(links, devices, apart) {
+  if (!links.length) return `How the GPUs are linked is not known.${broken(devices, apart)}`;
   const counted = new Map();
   for (const { word } of links) counted.set(word, (counted.get(word) ?? 0) + 1);
   const told = [...counted].sort(([one], [other]) => distance(one) - distance(other)).map(([word, count]) => `${count} ${word}`);
-  const lost = [...listed.filter((device) => device.state === "missing" || device.state === "fault"), ...others.filter((device) => device.state !== "ok")];
-  const gone = lost.length ? ` ${lost.length === 1 ? "One GPU is" : `${lost.length} GPUs are`} lost or at fault.` : "";
-  const left = apart ? ` The place of ${apart === 1 ? "one" : apart} among them was not measured.` : "";
-  return links.length ? `Links of ${links.length} pairs of GPUs: ${told.join(", ")}.${gone}${left}` : `How the GPUs are linked is not known.${gone}`;
+  return `Links of ${links.length} ${links.length === 1 ? "pair" : "pairs"} of GPUs: ${told.join(", ")}.${broken(devices, apart)}`;
+}
+
+// What is wrong with GPUs, each kind with the places that were not measured, and those of GPUs that are well.
+function broken(devices, apart) {
+  const kind = (device) => (device.state === "fault" ? "at fault" : device.state === "missing" || !(Number.isInteger(device.index) || device.state === "ok") ? "lost" : "");
+  const some = (count) => (count === 1 ? "One GPU" : `${count} GPUs`);
+  const parts = ["lost", "at fault"].map((said) => {
+    const all = devices.filter((device) => kind(device) === said);
+    const unplaced = all.filter((device) => apart.has(device)).length;
+    if (!all.length) return "";
+    const lead = ` ${some(all.length)} ${all.length === 1 ? "is" : "are"} ${said}`;
+    if (!unplaced) return `${lead}.`;
+    if (unplaced < all.length) return `${lead}; the ${unplaced === 1 ? "place of one of them was" : `places of ${unplaced} of them were`} not measured.`;
+    return `${lead}; ${all.length === 1 ? "its place was" : "their places were"} not measured.`;
+  });
+  const well = [...apart].filter((device) => !kind(device)).length;
+  const left = well ? ` The ${well === 1 ? "place of one GPU was" : `places of ${well} GPUs were`} not measured.` : "";
+  return `${parts.join("")}${left}`;
 }
 
 function ways(indices, links, peers) {
