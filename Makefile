@@ -47,7 +47,7 @@ test: fetch
 
 test-matrix: $(VENV)/.developed
 	$(BIN)/python tests/support/fetch.py --all
-	$(BIN)/python -m pytest --all-packages $(PYTEST_FLAGS) tests/e2e/test_e2e_matrix.py tests/e2e/test_e2e_layout_installs.py tests/e2e/cron_daemon.py
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --all-packages $(PYTEST_FLAGS) tests/e2e/test_e2e_matrix.py tests/e2e/test_e2e_layout_installs.py tests/e2e/cron_daemon.py
 
 check: $(VENV)/.developed
 	$(BIN)/ruff check .
