@@ -76,7 +76,7 @@ def agent_text(request: Request, marker: str) -> str:
 
 
 def programs(deep: bool) -> tuple[str, str, str]:
-    """Return the expressions for the three programs. The first time it takes 60 ms, for each thread that asks."""
+    """Return the expressions for the three programs. The first time costs a while, in each thread that asks."""
     return packed(program(HOST)), packed(inside_text()), packed(deep_text()) if deep else "''"
 
 

@@ -38,7 +38,5 @@ def origin(found: FlashInfer, fusion: Fusion) -> Origin:
 
 def _record(found: FlashInfer, name: str | None) -> str | None:
     """Return how a file stands to RECORD; None where it is not told of."""
-    ends = f"/{name}"
-    return next(
-        (one.record for one in found.files if name and (one.path == name or one.path.endswith(ends))), None
-    )
+    file = found.file(name) if name else None
+    return None if file is None else file.record

@@ -133,6 +133,10 @@ class FlashInfer(Fact):
     pcie_ipc: bool | None = None
     """Whether this release has the all-reduce over PCIe (0.7.0 and newer), which no gate closes."""
 
+    def file(self, name: str) -> FileFact | None:
+        """Return a file that was told of by its name below the package's folder; its path may be whole or not."""
+        return next((one for one in self.files if one.path == name or one.path.endswith(f"/{name}")), None)
+
 
 class FrameworkGate(Fact):
     """One place where a framework decides on the fusion.

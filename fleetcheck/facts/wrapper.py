@@ -28,7 +28,7 @@ def stride(found: FlashInfer) -> Stride:
     """
     if any(path.rpartition("/")[2] == MODULE for path in found.prebuilt):
         return "unknown"
-    file = next((one for one in found.files if one.path == SOURCE or one.path.endswith(f"/{SOURCE}")), None)
+    file = found.file(SOURCE)
     if file is not None and file.sha256 in releases.WRONG_STRIDE_FILES:
         return "wrong"
     if file is not None and file.sha256 in releases.MENDED_STRIDE_FILES:

@@ -102,7 +102,7 @@ class Reach:
         self._joined()
 
     def _join(self) -> None:
-        """Join what is sent while the first hosts answer: it takes as long as they do."""
+        """Join what is sent while the first hosts answer: no host waits for it then."""
         from fleetcheck.agent import bundle  # noqa: PLC0415  # as above
 
         with contextlib.suppress(Exception):  # whoever needs it is told

@@ -23,7 +23,7 @@ SHOWN = 2
 KINDS = (
     ("clean", "ok", "ok"),
     ("warned", "warning", "ok, with warnings"),
-    ("findings", "findings", "with findings"),
+    ("findings", "findings", "failing"),
     ("unseen", "unseen", "not checked"),
     ("skipped", "resting", "in maintenance"),
 )

@@ -8,6 +8,7 @@ from posixpath import normpath
 from fleetcheck.facts.guards import FUSED, HEADER
 from fleetcheck.facts.in_force import serves_from
 from fleetcheck.facts.records import Cache, CacheModule, FileFact, FlashInfer, Process, Venv
+from fleetcheck.facts.wrapper import MODULE
 from fleetcheck.rules import text
 from fleetcheck.rules.csrc import aliases
 from fleetcheck.rules.rule import Hit, Look, rule
@@ -111,9 +112,8 @@ def state(module: CacheModule, own: set[str], headers: Sequence[FileFact] = ()) 
 
 def edited_headers(found: FlashInfer, module: str) -> list[FileFact]:
     """Return the headers of a module that are not the release's."""
-    if module != "trtllm_comm":
-        return []
-    return [file for file in found.files if file.record == "mismatch" and file.path.endswith((HEADER, FUSED))]
+    told = [found.file(name) for name in (HEADER, FUSED)] if module == MODULE else []
+    return [file for file in told if file is not None and file.record == "mismatch"]
 
 
 WORDS = {
